@@ -1,0 +1,1 @@
+"""Which calls are hot, when a compile pays, and the thread that does it."""

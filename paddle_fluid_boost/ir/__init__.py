@@ -1,0 +1,1 @@
+"""A small SSA graph, its printer, verifier and pattern matcher."""

@@ -1,0 +1,1 @@
+"""Memory planner, block pool and zero-copy bridges."""

@@ -1,0 +1,177 @@
+"""Every default of the package, in one place.
+
+Three ways to change one, the later wins: the default below, the environment variable
+``PFB_<NAME>`` read at import, ``pfb.configure(name=value)`` at run time.  ``options.override``
+changes some for the length of a ``with`` block (tests use it).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import difflib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from .errors import OptionError
+
+
+def _option(default: Any, help: str, low: float | None = None, high: float | None = None) -> Any:
+    return field(default=default, metadata={"help": help, "low": low, "high": high})
+
+
+@dataclass
+class Options:
+    """The options; read an attribute, change it through :func:`configure`."""
+
+    # -- when to compile (hotspot/policy.py derives the constants) --------------------------------
+    sync: bool = _option(False, "compile in the calling thread instead of in the background")
+    hot_calls: int = _option(
+        0, "compile a signature at exactly this many calls; 0 lets the policy decide", 0
+    )
+    min_gain: float = _option(
+        1.05, "a version is used only when eager time / compiled time is at least this", 1.0
+    )
+    megamorphic_signatures: int = _option(
+        32, "a function with more live signatures than this is treated as megamorphic", 2
+    )
+
+    # -- bounds -----------------------------------------------------------------------------------
+    max_signatures: int = _option(256, "signatures remembered per function (LRU)", 1)
+    max_versions: int = _option(16, "compiled versions kept per function (least valuable goes)", 1)
+    max_total_versions: int = _option(128, "compiled versions kept in the process", 1)
+    max_events: int = _option(64, "events kept per function for explain()", 1)
+    onednn_cache_capacity: int = _option(
+        10, "shapes that oneDNN's cache inside one Paddle Inference predictor may hold", 1
+    )
+
+    # -- background compile -----------------------------------------------------------------------
+    capture_slice_ms: float = _option(
+        1.0, "the worker yields the interpreter after so many milliseconds of capture", 0.05
+    )
+    capture_duty: float = _option(
+        0.25, "share of time the worker may hold the interpreter while capturing", 0.01, 1.0
+    )
+    compile_timeout_s: float = _option(120.0, "a child-process probe is given up after this", 1.0)
+
+    # -- engines ----------------------------------------------------------------------------------
+    engines: str = _option(
+        "native,paddle_inference", "engines to try, in order of preference, comma separated"
+    )
+    threads: int = _option(0, "threads of a compiled version; 0 takes what the machine allows", 0)
+    probe_in_child: bool = _option(
+        True, "first run an engine that is known to crash on some graphs in a child process"
+    )
+    rtol: float = _option(
+        1e-4, "largest error of a compiled output, relative to the output's range, in fp32", 0.0
+    )
+
+    # -- what a call meets ------------------------------------------------------------------------
+    training: str = _option(
+        "auto",
+        "how calls that need gradients run: 'eager', 'stock' (Paddle's to_static), or 'auto': "
+        "stock where paddle.jit.to_static was hooked, eager under pfb.to_static",
+    )
+    log: str = _option("", "comma separated log channels: compiles, guards, policy, all")
+
+
+_CHOICES = {"training": ("auto", "eager", "stock")}
+LOG_CHANNELS = ("compiles", "guards", "policy")
+_FIELDS = {f.name: f for f in dataclasses.fields(Options)}
+
+
+def _checked(name: str, value: Any, source: str) -> Any:
+    """``value`` in the type of option ``name``; OptionError that names the option otherwise."""
+    if name not in _FIELDS:
+        near = difflib.get_close_matches(name, _FIELDS, n=1)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        raise OptionError(
+            f"{source}: unknown option '{name}'{hint} Known: {', '.join(sorted(_FIELDS))}"
+        )
+    spec = _FIELDS[name]
+    want = type(spec.default)
+    if want is float and type(value) is int:
+        value = float(value)
+    if type(value) is not want:
+        raise OptionError(
+            f"{source}: option '{name}' needs {want.__name__}, got {value!r} "
+            f"({type(value).__name__})"
+        )
+    low, high = spec.metadata["low"], spec.metadata["high"]
+    if (low is not None and not value >= low) or (high is not None and not value <= high):
+        limits = f"at least {low}" + (f" and at most {high}" if high is not None else "")
+        raise OptionError(f"{source}: option '{name}' must be {limits}, got {value!r}")
+    if name in _CHOICES and value not in _CHOICES[name]:
+        raise OptionError(
+            f"{source}: option '{name}' must be one of {', '.join(_CHOICES[name])}, got {value!r}"
+        )
+    if name == "log":
+        for channel in filter(None, (c.strip() for c in value.split(","))):
+            if channel not in (*LOG_CHANNELS, "all"):
+                raise OptionError(
+                    f"{source}: unknown log channel '{channel}', "
+                    f"known: {', '.join(LOG_CHANNELS)}, all"
+                )
+    return value
+
+
+def _parse(name: str, text: str) -> Any:
+    """The value that environment text ``text`` means for option ``name``."""
+    want = type(_FIELDS[name].default)
+    source = f"environment variable PFB_{name.upper()}"
+    if want is bool:
+        low = text.strip().lower()
+        if low in ("1", "true", "yes", "on"):
+            return True
+        if low in ("0", "false", "no", "off", ""):
+            return False
+        raise OptionError(f"{source}: needs 0 or 1, got {text!r}")
+    try:
+        return _checked(name, want(text), source)
+    except ValueError as error:
+        if isinstance(error, OptionError):
+            raise
+        raise OptionError(f"{source}: needs {want.__name__}, got {text!r}") from None
+
+
+#: The one live instance.  Rooms read attributes of it at the moment they need them.
+options = Options()
+
+
+def load_environment(environ: dict[str, str] | os._Environ[str] = os.environ) -> None:
+    """Takes every ``PFB_<OPTION>`` of ``environ`` into :data:`options`."""
+    for name in _FIELDS:
+        text = environ.get(f"PFB_{name.upper()}")
+        if text is not None:
+            setattr(options, name, _parse(name, text))
+
+
+def configure(**changes: Any) -> None:
+    """Changes options; all or none of them: a wrong one raises OptionError and changes nothing."""
+    checked = {name: _checked(name, value, "configure") for name, value in changes.items()}
+    for name, value in checked.items():
+        setattr(options, name, value)
+
+
+@contextlib.contextmanager
+def override(**changes: Any) -> Iterator[Options]:
+    """Options changed for the length of a ``with`` block."""
+    before = {name: getattr(options, name) for name in changes if name in _FIELDS}
+    configure(**changes)
+    try:
+        yield options
+    finally:
+        configure(**before)
+
+
+def describe() -> list[tuple[str, Any, Any, str]]:
+    """(name, current value, default, help) of every option, for docs and ``doctor``."""
+    return [
+        (name, getattr(options, name), spec.default, spec.metadata["help"])
+        for name, spec in _FIELDS.items()
+    ]
+
+
+load_environment()

@@ -1,0 +1,1 @@
+"""Fusions and clean-ups on the graph, one a file, in one ordered list."""

@@ -1,0 +1,1 @@
+"""What the plugin did, as records, text and HTML."""
