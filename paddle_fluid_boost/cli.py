@@ -1,0 +1,203 @@
+"""The command line: ``python -m paddle_fluid_boost run|doctor`` (also ``paddle-fluid-boost``).
+
+``run`` executes a script or module as ``python`` itself would, with the plugin installed first.
+``doctor`` says what this machine and this installation offer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import builtins
+import importlib
+import importlib.machinery
+import importlib.metadata
+import importlib.util
+import io
+import os
+import platform
+import runpy
+import sys
+import types
+from collections.abc import Sequence
+from types import TracebackType
+
+from .options import describe, options
+
+#: How to get what an engine needs, by the name of the engine.
+_HOW_TO_GET = {
+    "native": "reinstall with a C++17 compiler on PATH (apt-get install g++)",
+    "paddle_inference": "pip install 'paddlepaddle>=3.1,<3.4'",
+    "onnxruntime": "pip install 'paddle-fluid-boost[onnxruntime]'",
+    "openvino": "pip install 'paddle-fluid-boost[openvino]'",
+}
+#: The module without which an engine cannot work.
+_REQUIREMENT = {
+    "native": f"{__package__}._native",
+    "paddle_inference": "paddle",
+    "onnxruntime": "onnxruntime",
+    "openvino": "openvino",
+}
+_PACKAGES = ("paddlepaddle", "paddlepaddle-gpu", "numpy", "paddle2onnx", "onnxruntime", "openvino")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line ``arguments`` (default: ``sys.argv[1:]``); returns the exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    ours, target = _split_run(given)
+    parsed = _parser().parse_args(ours)
+    if parsed.command == "run":
+        return _run(target, as_module=parsed.module, auto=parsed.auto)
+    return _doctor()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m paddle_fluid_boost", description="Makes PaddlePaddle dygraph code fast."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    run = commands.add_parser(
+        "run",
+        help="run an unmodified script with the plugin installed",
+        usage="python -m paddle_fluid_boost run [--auto] (SCRIPT | -m MODULE) [ARGUMENT ...]",
+    )
+    run.add_argument("--auto", action="store_true", help="watch every Layer, decorated or not")
+    run.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name")
+    run.add_argument("target", metavar="SCRIPT", help="what to run, with the arguments after it")
+    commands.add_parser("doctor", help="show the environment, the engines and the options")
+    return parser
+
+
+def _split_run(given: list[str]) -> tuple[list[str], list[str]]:
+    """Splits the arguments of ``run`` into ours, target included, and the target's own argv.
+
+    argparse cannot: it would take ``--auto`` or ``-h`` out of the script's own arguments.
+    """
+    if not given or given[0] != "run":
+        return given, []
+    at = next((i for i, word in enumerate(given[1:], 1) if not word.startswith("-")), len(given))
+    return given[: at + 1], given[at:]
+
+
+# -- run ------------------------------------------------------------------------------------------
+
+
+def _run(argv: list[str], *, as_module: bool, auto: bool) -> int:
+    """Runs ``argv[0]`` as ``__main__``; 1 when it raised, else 0 (SystemExit passes through)."""
+    import paddle_fluid_boost
+
+    # python -P and PYTHONSAFEPATH ask for a path without the script's or the current folder.
+    safe_path = getattr(sys.flags, "safe_path", False)
+    if as_module:
+        if not safe_path:
+            sys.path[0] = os.getcwd()
+    elif not os.path.exists(argv[0]):
+        print(f"paddle_fluid_boost run: no such file: {argv[0]}", file=sys.stderr)
+        return 2
+    paddle_fluid_boost.install(auto=auto)
+    sys.argv = argv
+    try:
+        if as_module:
+            runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
+        elif os.path.isdir(argv[0]) or not _is_source(argv[0]):
+            runpy.run_path(argv[0], run_name="__main__")  # a folder, a zip file, a .pyc
+        else:
+            if not safe_path:
+                sys.path[0] = os.path.dirname(os.path.realpath(argv[0]))
+            _run_file(argv[0])
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        # As the interpreter reports it, without the lines of this file and of runpy above it.
+        sys.excepthook(type(error), error, _without_ours(error.__traceback__))
+        return 1
+    return 0
+
+
+def _is_source(path: str) -> bool:
+    with open(path, "rb") as file:
+        start = file.read(4)
+    return not (start.startswith(b"PK\x03\x04") or start == importlib.util.MAGIC_NUMBER)
+
+
+def _run_file(path: str) -> None:
+    """Executes the source file ``path`` in a fresh ``__main__``, which stays until exit.
+
+    ``runpy.run_path`` would take its module away again at the end of the script, but threads,
+    ``atexit`` handlers and ``multiprocessing`` look into ``sys.modules["__main__"]`` after that.
+    """
+    module = types.ModuleType("__main__")
+    full_path = os.path.join(os.getcwd(), path)
+    module.__dict__.update(
+        __file__=full_path,
+        __builtins__=builtins,
+        __cached__=None,
+        __loader__=importlib.machinery.SourceFileLoader("__main__", full_path),
+    )
+    with io.open_code(full_path) as file:
+        source = file.read()
+    sys.modules["__main__"] = module
+    code = compile(source, full_path, "exec", dont_inherit=True)
+    exec(code, module.__dict__)
+
+
+def _without_ours(trace: TracebackType | None) -> TracebackType | None:
+    while trace is not None and (
+        trace.tb_frame.f_code.co_filename in (__file__, runpy.__file__)
+        or trace.tb_frame.f_code.co_filename.startswith("<frozen ")
+    ):
+        trace = trace.tb_next
+    return trace
+
+
+# -- doctor ---------------------------------------------------------------------------------------
+
+
+def _doctor() -> int:
+    print("Environment")
+    print(f"  python            {platform.python_version()} on {platform.platform()}")
+    print(f"  processor         {_processor()}, {os.cpu_count()} logical cores")
+    print(f"  OMP_NUM_THREADS   {os.environ.get('OMP_NUM_THREADS', 'unset (Paddle takes 1)')}")
+    for package in _PACKAGES:
+        print(f"  {package:17} {_version(package)}")
+    print("\nEngines")
+    usable = 0
+    names = [name.strip() for name in options.engines.split(",") if name.strip()]
+    for name in dict.fromkeys([*names, *_HOW_TO_GET]):
+        fault = _engine_fault(name)
+        usable += fault is None
+        print(f"  {name:17} {'available' if fault is None else f'missing: {fault}'}")
+        if fault is not None and name in _HOW_TO_GET:
+            print(f"  {'':17} to get it: {_HOW_TO_GET[name]}")
+    print("\nOptions (pfb.configure(name=value), or PFB_NAME in the environment)")
+    for name, value, default, help_text in describe():
+        changed = "" if value == default else f"  [default {default!r}]"
+        print(f"  {name:24} {value!r:12}{changed} {help_text}")
+    return 0 if usable else 1
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass  # not Linux: the general name below will do
+    return platform.processor() or platform.machine()
+
+
+def _engine_fault(name: str) -> str | None:
+    """Why engine ``name`` cannot be used here, or None when it can."""
+    if name not in _REQUIREMENT:
+        return "no engine of this name exists"
+    requirement = _REQUIREMENT[name]
+    if importlib.util.find_spec(requirement) is None:
+        return f"module {requirement} is not installed"
+    return None
