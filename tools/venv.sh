@@ -1,7 +1,12 @@
 # Sourced by the scripts of this folder: finds a Python, makes a virtual environment, installs.
 #
-# prepare_venv NAME EXTRAS   makes or reuses $ROOT/NAME with "-e .[EXTRAS]" in it; sets $VENV_PYTHON.
-# step TEXT                  prints a numbered, timed step.
+# prepare_venv NAME EXTRAS [PACKAGE ...]
+#     makes or reuses $ROOT/NAME with "-e .[EXTRAS]" in it, and each PACKAGE without what it depends
+#     on; sets $VENV_PYTHON.
+# step TEXT
+#     prints a numbered, timed step.
+# quietly COMMAND ...
+#     runs a command without what Paddle prints at every import.
 #
 # PYTHON chooses the interpreter; pip's own settings (files and PIP_* variables) are honoured.
 
@@ -13,6 +18,11 @@ STEP=0
 step() {
     STEP=$((STEP + 1))
     printf '\n==> [%d] %s  (%ds since the start)\n' "$STEP" "$1" "$SECONDS"
+}
+
+quietly() {
+    "$@" 2> >(sed -u -e '/^WARNING: OMP_NUM_THREADS set to /d' \
+        -e '/^PLEASE USE OMP_NUM_THREADS WISELY/d' >&2)
 }
 
 die() {
@@ -93,16 +103,17 @@ pip_install() {
 }
 
 prepare_venv() {
-    local venv=$ROOT/$1 extras=$2 base stamp
+    local name=$1 extras=$2 venv=$ROOT/$1 base stamp
+    shift 2
     find_python
     base=$("$BASE_PYTHON" -c 'import sys; print(sys.executable, sys.version.split()[0])')
-    stamp=$(install_stamp "$extras" "$base")
+    stamp=$(install_stamp "$extras $*" "$base")
     VENV_PYTHON=$venv/bin/python
     if [ "$(cat "$venv/.pfb-stamp" 2>/dev/null)" = "$stamp" ] && [ -x "$VENV_PYTHON" ]; then
-        step "Virtual environment $1 is up to date"
+        step "Virtual environment $name is up to date"
         return
     fi
-    step "Virtual environment $1 from $base"
+    step "Virtual environment $name from $base"
     if [ "$(cat "$venv/.pfb-base" 2>/dev/null)" != "$base" ]; then
         rm -rf "$venv"
         "$BASE_PYTHON" -m venv "$venv"
@@ -113,6 +124,7 @@ prepare_venv() {
     command -v "${CXX:-c++}" >/dev/null 2>&1 || command -v g++ >/dev/null 2>&1 ||
         echo "note: no C++ compiler, so the native engine is left out (apt-get install g++ brings it)"
     pip_install --editable "$ROOT[$extras]"
+    [ $# = 0 ] || pip_install --no-deps "$@"
     check_paddle
     printf '%s\n' "$stamp" >"$venv/.pfb-stamp"
 }
