@@ -1,0 +1,64 @@
+"""The benchmarks' own arithmetic: blocks, statistics, child processes."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "tools" / "benchmarks"
+
+
+@pytest.fixture
+def bench_module(monkeypatch):
+    """Imports a module of tools/benchmarks, and forgets it afterwards."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    loaded = []
+
+    def load(name):
+        loaded.append(name)
+        return importlib.import_module(name)
+
+    yield load
+    for name in loaded:
+        sys.modules.pop(name, None)
+
+
+def test_blocks_are_interleaved_and_never_call_by_call(bench_module):
+    timing = bench_module("timing")
+    calls = []
+    competitors = {name: (lambda name=name: calls.append(name)) for name in ("a", "b", "c")}
+    times = timing.in_blocks(competitors, rounds=4, calls=5, warm_up=2, pause=0.0)
+
+    assert {name: len(t.samples) for name, t in times.items()} == {"a": 20, "b": 20, "c": 20}
+    blocks = [calls[i : i + 7] for i in range(0, len(calls), 7)]
+    assert all(len(set(block)) == 1 for block in blocks)
+    rounds = ["".join(block[0] for block in blocks[i : i + 3]) for i in range(0, 12, 3)]
+    assert all(sorted(order) == ["a", "b", "c"] for order in rounds)
+    assert len(set(rounds)) > 1, "the order never changes"
+
+
+def test_timing_statistics(bench_module):
+    timing = bench_module("timing").Timing((4.0, 1.0, 2.0, 3.0, 100.0))
+    assert (timing.median, timing.minimum, timing.maximum) == (3.0, 1.0, 100.0)
+    assert timing.as_dict()["samples"] == 5
+    assert bench_module("timing").Timing((2.0,)).spread == 0.0
+
+
+def test_in_child_reports_a_crash_instead_of_raising(bench_module, monkeypatch, tmp_path):
+    machine = bench_module("machine")
+    (tmp_path / "faulty.py").write_text(
+        "import os\n"
+        "def child(how):\n"
+        "    if how == 'abort':\n"
+        "        os.abort()\n"
+        "    if how == 'raise':\n"
+        "        raise ValueError('because')\n"
+        "    return {'said': how}\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert machine.in_child("faulty", ["hello"]) == {"said": "hello"}
+    assert machine.in_child("faulty", ["raise"])["failed"].endswith("ValueError: because")
+    assert machine.in_child("faulty", ["abort"])["failed"].startswith("exit status -6")

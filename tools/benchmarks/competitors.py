@@ -1,0 +1,157 @@
+"""The ways to run one network that are compared: each makes a callable that does one inference.
+
+Each takes the network and its input and returns ``call``, which gives the output as numpy.  All
+get the same number of threads and fp32.  A way that is not installed, or that fails to build,
+raises; the caller keeps the reason.
+"""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import paddle
+from machine import threads
+
+Call = Callable[[], np.ndarray]
+
+
+def eager(net: paddle.nn.Layer, data: paddle.Tensor) -> Call:
+    return _dygraph(net, data)
+
+
+def to_static(net: paddle.nn.Layer, data: paddle.Tensor) -> Call:
+    """Paddle's own, whole graph: its default mode leaves most of these networks uncompiled."""
+    return _dygraph(paddle.jit.to_static(copy.deepcopy(net), full_graph=True), data)
+
+
+def boosted(net: paddle.nn.Layer, data: paddle.Tensor) -> Call:
+    """Ours, after it has had the calls and the time to compile."""
+    import paddle_fluid_boost as pfb
+
+    call = _dygraph(pfb.to_static(copy.deepcopy(net)), data)
+    until_settled(call)
+    return call
+
+
+def until_settled(call: Callable[[], object], calls: int = 400, seconds: float = 60) -> None:
+    """Calls until the plugin has no compile under way and is not about to start one."""
+    import time
+
+    import paddle_fluid_boost as pfb
+
+    end = time.monotonic() + seconds
+    for number in range(calls):
+        call()
+        if number % 20 == 19:
+            pfb.wait(max(0.0, end - time.monotonic()))
+        if time.monotonic() > end:
+            break
+
+
+def paddle_inference(net: paddle.nn.Layer, data: paddle.Tensor) -> Call:
+    return _predictor(net, data, onednn=False)
+
+
+def paddle_inference_onednn(net: paddle.nn.Layer, data: paddle.Tensor) -> Call:
+    return _predictor(net, data, onednn=True)
+
+
+def onnxruntime(net: paddle.nn.Layer, data: paddle.Tensor) -> Call:
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads()
+    options.log_severity_level = 3
+    model = _onnx(net, data)
+    session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    feed = {session.get_inputs()[0].name: data.numpy()}
+    return lambda: session.run(None, feed)[0]
+
+
+def openvino(net: paddle.nn.Layer, data: paddle.Tensor) -> Call:
+    import openvino as ov
+
+    settings = {
+        "INFERENCE_NUM_THREADS": threads(),
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
+    compiled = ov.Core().compile_model(_onnx(net, data), "CPU", settings)
+    request = compiled.create_infer_request()
+    feed = [data.numpy()]
+    return lambda: request.infer(feed)[compiled.output(0)]
+
+
+#: In the order of the tables.
+ALL: dict[str, Callable[[paddle.nn.Layer, paddle.Tensor], Call]] = {
+    "eager": eager,
+    "to_static": to_static,
+    "Paddle Inference": paddle_inference,
+    "Paddle Inference + oneDNN": paddle_inference_onednn,
+    "paddle_fluid_boost": boosted,
+    "ONNX Runtime": onnxruntime,
+    "OpenVINO": openvino,
+}
+
+
+def _dygraph(net: paddle.nn.Layer, data: paddle.Tensor) -> Call:
+    def call() -> np.ndarray:
+        with paddle.no_grad():
+            return net(data).numpy()
+
+    return call
+
+
+def _saved(net: paddle.nn.Layer, data: paddle.Tensor) -> str:
+    """The network saved in a fresh folder, for this shape; the prefix of its files."""
+    prefix = str(Path(tempfile.mkdtemp(prefix="pfb-bench-")) / "model")
+    spec = paddle.static.InputSpec(data.shape, data.dtype.name.lower(), name="x")
+    static = paddle.jit.to_static(copy.deepcopy(net), input_spec=[spec], full_graph=True)
+    paddle.jit.save(static, prefix)
+    return prefix
+
+
+def _predictor(net: paddle.nn.Layer, data: paddle.Tensor, onednn: bool) -> Call:
+    from paddle import inference
+
+    prefix = _saved(net, data)
+    config = inference.Config(prefix + ".json", prefix + ".pdiparams")
+    config.disable_glog_info()
+    config.set_cpu_math_library_num_threads(threads())
+    if onednn:
+        config.enable_mkldnn()
+    else:
+        config.disable_mkldnn()
+    predictor = inference.create_predictor(config)
+    source = predictor.get_input_handle(predictor.get_input_names()[0])
+    target = predictor.get_output_handle(predictor.get_output_names()[0])
+
+    def call() -> np.ndarray:
+        source.share_external_data(data)
+        predictor.run()
+        return target.copy_to_cpu()
+
+    return call
+
+
+def _onnx(net: paddle.nn.Layer, data: paddle.Tensor) -> str:
+    """The path of the network as ONNX; its conversion may kill its process, so it has its own."""
+    prefix = _saved(net, data)
+    path = prefix + ".onnx"
+    program = (
+        "import sys, paddle2onnx; prefix, path = sys.argv[1:];"
+        "paddle2onnx.export(prefix + '.json', prefix + '.pdiparams', path, opset_version=17)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, prefix, path], capture_output=True, text=True, timeout=300
+    )
+    if done.returncode != 0 or not Path(path).exists():
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        raise RuntimeError(f"paddle2onnx: {last[:120]}")
+    return path

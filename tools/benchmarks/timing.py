@@ -1,0 +1,99 @@
+"""How everything here is timed: in blocks, interleaved, in an order that changes.
+
+An OpenMP pool keeps its threads spinning for 200 ms after its last region, which takes a core from
+whoever runs next.  Calls of several competitors must therefore not alternate one by one: each gets
+a block (a pause longer than the spinning, warm-up calls, timed calls), and the rounds repeat so
+that a slow phase of the machine meets all of them.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+#: Seconds; longer than the 0.2 s for which OpenMP threads spin (KMP_BLOCKTIME).
+PAUSE = 0.3
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Times of single calls, in milliseconds, in the order in which they were taken."""
+
+    samples: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.samples)
+
+    @property
+    def minimum(self) -> float:
+        return min(self.samples)
+
+    @property
+    def maximum(self) -> float:
+        return max(self.samples)
+
+    @property
+    def spread(self) -> float:
+        """Distance between the quartiles, relative to the median."""
+        if len(self.samples) < 2:
+            return 0.0
+        first, _, third = statistics.quantiles(self.samples, n=4)
+        return (third - first) / self.median
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "median_ms": self.median,
+            "minimum_ms": self.minimum,
+            "maximum_ms": self.maximum,
+            "spread": self.spread,
+            "samples": len(self.samples),
+        }
+
+
+def timed(call: Callable[[], object]) -> float:
+    """Milliseconds of one call."""
+    start = time.perf_counter()
+    call()
+    return (time.perf_counter() - start) * 1e3
+
+
+def in_blocks(
+    competitors: Mapping[str, Callable[[], object]],
+    *,
+    rounds: int = 6,
+    calls: int = 10,
+    warm_up: int = 2,
+    pause: float = PAUSE,
+    seed: int = 0,
+) -> dict[str, Timing]:
+    """Times all competitors fairly; returns ``rounds * calls`` samples for each."""
+    order = list(competitors)
+    shuffle = random.Random(seed).shuffle
+    samples: dict[str, list[float]] = {name: [] for name in order}
+    for _ in range(rounds):
+        shuffle(order)
+        for name in order:
+            call = competitors[name]
+            time.sleep(pause)
+            for _ in range(warm_up):
+                call()
+            samples[name] += [timed(call) for _ in range(calls)]
+    return {name: Timing(tuple(values)) for name, values in samples.items()}
+
+
+def per_call_us(call: Callable[[], object], repeats: int = 2000, blocks: int = 7) -> float:
+    """Microseconds of one quick call: the least mean of several blocks, as noise only adds."""
+    for _ in range(repeats // 10 + 1):
+        call()
+    best = float("inf")
+    for _ in range(blocks):
+        start = time.perf_counter()
+        for _ in range(repeats):
+            call()
+        best = min(best, (time.perf_counter() - start) / repeats)
+    return best * 1e6

@@ -1,0 +1,104 @@
+"""Every way to run a network, on several networks, timed in interleaved blocks.
+
+Each network has a process of its own in which all competitors live; `timing.py` says how they
+take turns.  Results: a table, out/bench/zoo.json and out/bench/zoo.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import machine
+
+_MODELS = ("resnet18", "resnet50", "mobilenet_v3_small", "encoder4", "encoder12", "lstm")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--models", default=",".join(_MODELS), help="comma separated")
+    parser.add_argument("--rounds", type=int, default=6, help="blocks of ten calls for each")
+
+
+def run(options: argparse.Namespace) -> int:
+    print(machine.headline())
+    print("Milliseconds for one inference: median (least; quartile distance), gain over eager.\n")
+    results: dict[str, Any] = {}
+    for model in options.models.split(","):
+        outcome = machine.in_child("zoo", [model, str(options.rounds)], timeout=1200)
+        results[model] = outcome
+        _print_table(model, outcome)
+    print(f"\n{machine.save('zoo', results)}")
+    picture = machine.OUT / "zoo.png"
+    _plot(results, picture)
+    print(picture)
+    return 1 if any("failed" in outcome for outcome in results.values()) else 0
+
+
+def child(model: str, rounds: str) -> dict[str, Any]:
+    """Times all competitors on one network, in this process."""
+    import competitors
+    import models
+    import numpy as np
+    import timing
+
+    net, data = models.build(model)
+    calls: dict[str, competitors.Call] = {}
+    rows: dict[str, dict[str, Any]] = {}
+    wanted = competitors.eager(net, data)()
+    for name, prepare in competitors.ALL.items():
+        try:
+            call = prepare(net, data)
+            got = call()
+        except Exception as error:  # kept in the table: one that cannot run is a result too
+            rows[name] = {"failed": f"{type(error).__name__}: {str(error).strip()[:160]}"}
+            continue
+        calls[name] = call
+        rows[name] = {"error": float(np.abs(got - wanted).max() / max(np.ptp(wanted), 1e-12))}
+    for name, times in timing.in_blocks(calls, rounds=int(rounds)).items():
+        rows[name].update(times.as_dict())
+    return {"description": models.DESCRIPTIONS[model], "rows": rows}
+
+
+def _print_table(model: str, outcome: dict[str, Any]) -> None:
+    print(f"{model}: {outcome.get('description', '')}")
+    if "failed" in outcome:
+        print(f"  failed: {outcome['failed']}")
+        return
+    eager = outcome["rows"]["eager"]["median_ms"]
+    for name, row in outcome["rows"].items():
+        if "failed" in row:
+            print(f"  {name:27} {row['failed']}")
+            continue
+        print(
+            f"  {name:27}{row['median_ms']:9.2f} ({row['minimum_ms']:.2f}; {row['spread']:.0%})"
+            f"{eager / row['median_ms']:10.2f}x   error {row['error']:.0e}"
+        )
+
+
+def _plot(results: dict[str, Any], path: Path) -> None:
+    """Bars of the gain over eager, with the quartile distance as whiskers."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    measured = {model: r["rows"] for model, r in results.items() if "rows" in r}
+    names = list(dict.fromkeys(name for rows in measured.values() for name in rows))
+    figure, axes = pyplot.subplots(figsize=(1.9 * len(measured) + 3, 4.5))
+    width = 0.8 / max(1, len(names))
+    for index, name in enumerate(names):
+        places, gains, whiskers = [], [], []
+        for place, rows in enumerate(measured.values()):
+            if "median_ms" in rows.get(name, {}):
+                gain = rows["eager"]["median_ms"] / rows[name]["median_ms"]
+                places.append(place + (index - len(names) / 2 + 0.5) * width)
+                gains.append(gain)
+                whiskers.append(gain * rows[name]["spread"] / 2)
+        axes.bar(places, gains, width, yerr=whiskers, label=name, error_kw={"linewidth": 0.8})
+    axes.axhline(1, color="black", linewidth=0.8)
+    axes.set_xticks(range(len(measured)), list(measured))
+    axes.set_ylabel("times as fast as eager")
+    axes.legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
