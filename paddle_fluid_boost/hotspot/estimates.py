@@ -31,9 +31,9 @@ COST_ANCHORS = ((50e-6, 0.1), (0.2, 4.0))
 COST_FADE = 0.9
 
 #: Share of its running time that a compile takes from the caller: prior with a core to spare and
-#: without, and the range of the learned value.
+#: without (there every second of a compile is the caller's), and the range of the learned value.
 INTERFERENCE_PRIOR = 0.05
-INTERFERENCE_PRIOR_ONE_CORE = 0.5
+INTERFERENCE_PRIOR_ONE_CORE = 0.9
 INTERFERENCE_FLOOR = 0.01
 INTERFERENCE_CEILING = 0.9
 
