@@ -18,6 +18,7 @@ import platform
 import runpy
 import sys
 import types
+import zipfile
 from collections.abc import Sequence
 from types import TracebackType
 
@@ -85,65 +86,66 @@ def _run(argv: list[str], *, as_module: bool, auto: bool) -> int:
     """Runs ``argv[0]`` as ``__main__``; 1 when it raised, else 0 (SystemExit passes through)."""
     import paddle_fluid_boost
 
-    # python -P and PYTHONSAFEPATH ask for a path without the script's or the current folder.
-    safe_path = getattr(sys.flags, "safe_path", False)
-    if as_module:
-        if not safe_path:
-            sys.path[0] = os.getcwd()
-    elif not os.path.exists(argv[0]):
-        print(f"paddle_fluid_boost run: no such file: {argv[0]}", file=sys.stderr)
+    target = argv[0]
+    if not as_module and not os.path.exists(target):
+        print(f"paddle_fluid_boost run: no such file: {target}", file=sys.stderr)
         return 2
     paddle_fluid_boost.install(auto=auto)
     sys.argv = argv
+    main_module = _fresh_main()
     try:
+        # What the interpreter itself calls for "-m", a folder and a zip file: runpy's public
+        # functions take their module away again at its end, but threads, atexit handlers and
+        # multiprocessing look into sys.modules["__main__"] after that.  (Checked on 3.9 - 3.13.)
         if as_module:
-            runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
-        elif os.path.isdir(argv[0]) or not _is_source(argv[0]):
-            runpy.run_path(argv[0], run_name="__main__")  # a folder, a zip file, a .pyc
+            _first_on_path(os.getcwd())
+            runpy._run_module_as_main(target, alter_argv=True)  # type: ignore[attr-defined]
+        elif os.path.isdir(target) or zipfile.is_zipfile(target):
+            sys.path[0] = os.path.abspath(target)
+            runpy._run_module_as_main("__main__", alter_argv=False)  # type: ignore[attr-defined]
         else:
-            if not safe_path:
-                sys.path[0] = os.path.dirname(os.path.realpath(argv[0]))
-            _run_file(argv[0])
+            _first_on_path(os.path.dirname(os.path.realpath(target)))
+            _run_file(target, main_module)
     except (SystemExit, KeyboardInterrupt):
         raise
     except BaseException as error:
         # As the interpreter reports it, without the lines of this file and of runpy above it.
-        sys.excepthook(type(error), error, _without_ours(error.__traceback__))
+        error.__traceback__ = _without_ours(error.__traceback__)
+        sys.excepthook(type(error), error, error.__traceback__)
         return 1
     return 0
 
 
-def _is_source(path: str) -> bool:
-    with open(path, "rb") as file:
-        start = file.read(4)
-    return not (start.startswith(b"PK\x03\x04") or start == importlib.util.MAGIC_NUMBER)
-
-
-def _run_file(path: str) -> None:
-    """Executes the source file ``path`` in a fresh ``__main__``, which stays until exit.
-
-    ``runpy.run_path`` would take its module away again at the end of the script, but threads,
-    ``atexit`` handlers and ``multiprocessing`` look into ``sys.modules["__main__"]`` after that.
-    """
+def _fresh_main() -> types.ModuleType:
     module = types.ModuleType("__main__")
+    module.__dict__["__builtins__"] = builtins
+    sys.modules["__main__"] = module
+    return module
+
+
+def _first_on_path(folder: str) -> None:
+    """Puts ``folder`` where the interpreter put ours, unless it was told (-P) to put none."""
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = folder
+
+
+def _run_file(path: str, main_module: types.ModuleType) -> None:
+    """Executes the source file ``path`` in ``main_module``."""
     full_path = os.path.join(os.getcwd(), path)
-    module.__dict__.update(
+    main_module.__dict__.update(
         __file__=full_path,
-        __builtins__=builtins,
         __cached__=None,
         __loader__=importlib.machinery.SourceFileLoader("__main__", full_path),
     )
     with io.open_code(full_path) as file:
-        source = file.read()
-    sys.modules["__main__"] = module
-    code = compile(source, full_path, "exec", dont_inherit=True)
-    exec(code, module.__dict__)
+        code = compile(file.read(), full_path, "exec", dont_inherit=True)
+    exec(code, main_module.__dict__)
 
 
 def _without_ours(trace: TracebackType | None) -> TracebackType | None:
     while trace is not None and (
         trace.tb_frame.f_code.co_filename in (__file__, runpy.__file__)
-        or trace.tb_frame.f_code.co_filename.startswith("<frozen ")
+        or trace.tb_frame.f_code.co_filename == "<frozen runpy>"
     ):
         trace = trace.tb_next
     return trace
