@@ -149,10 +149,13 @@ def comparison(records: dict[str, dict]) -> list[str]:
 
 def plot(all_records: dict[str, dict[str, dict]], path: Path) -> None:
     """Latency over calls, one panel for each network, as a PNG."""
+    import logging
+
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # Paddle turned INFO on for all
     import matplotlib
 
     matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import pyplot, ticker
 
     figure, panels = pyplot.subplots(1, len(all_records), figsize=(5.2 * len(all_records), 4.2))
     for panel, (network, records) in zip(np.atleast_1d(panels), all_records.items()):
@@ -160,6 +163,8 @@ def plot(all_records: dict[str, dict[str, dict]], path: Path) -> None:
             times = record["times"]
             panel.plot(range(1, len(times) + 1), times, label=WAYS[way], linewidth=1.2)
         panel.set(title=NETWORKS[network][0].replace(" on ", "\non "), xlabel="call", yscale="log")
+        panel.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+        panel.yaxis.set_minor_formatter(ticker.NullFormatter())
         panel.grid(True, which="both", alpha=0.25)
     np.atleast_1d(panels)[0].set_ylabel("milliseconds for one call")
     np.atleast_1d(panels)[-1].legend(fontsize=8)

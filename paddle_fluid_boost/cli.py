@@ -24,19 +24,11 @@ from types import TracebackType
 
 from .options import describe, options
 
-#: How to get what an engine needs, by the name of the engine.
+#: The engines there may be, and how to get what each needs.
 _HOW_TO_GET = {
     "native": "reinstall with a C++17 compiler on PATH (apt-get install g++)",
     "paddle_inference": "pip install 'paddlepaddle>=3.1,<3.4'",
     "onnxruntime": "pip install 'paddle-fluid-boost[onnxruntime]'",
-    "openvino": "pip install 'paddle-fluid-boost[openvino]'",
-}
-#: The module without which an engine cannot work.
-_REQUIREMENT = {
-    "native": f"{__package__}._native",
-    "paddle_inference": "paddle",
-    "onnxruntime": "onnxruntime",
-    "openvino": "openvino",
 }
 _PACKAGES = ("paddlepaddle", "paddlepaddle-gpu", "numpy", "paddle2onnx", "onnxruntime", "openvino")
 
@@ -168,7 +160,7 @@ def _doctor() -> int:
         fault = _engine_fault(name)
         usable += fault is None
         print(f"  {name:17} {'available' if fault is None else f'missing: {fault}'}")
-        if fault is not None and name in _HOW_TO_GET:
+        if fault is not None and name in _HOW_TO_GET and "no engine of that name" not in fault:
             print(f"  {'':17} to get it: {_HOW_TO_GET[name]}")
     print("\nOptions (pfb.configure(name=value), or PFB_NAME in the environment)")
     for name, value, default, help_text in describe():
@@ -197,9 +189,11 @@ def _processor() -> str:
 
 def _engine_fault(name: str) -> str | None:
     """Why engine ``name`` cannot be used here, or None when it can."""
-    if name not in _REQUIREMENT:
-        return "no engine of this name exists"
-    requirement = _REQUIREMENT[name]
-    if importlib.util.find_spec(requirement) is None:
-        return f"module {requirement} is not installed"
-    return None
+    from .engines.registry import make_engine
+
+    try:
+        return make_engine(name).unavailable()
+    except KeyError:
+        return "this version has no engine of that name"
+    except ImportError as error:
+        return str(error)

@@ -35,8 +35,8 @@ def test_doctor_says_how_to_get_a_missing_engine(capsys, monkeypatch):
     monkeypatch.setattr(cli, "_engine_fault", lambda name: f"{name} is absent")
     assert cli.main(["doctor"]) == 1
     said = capsys.readouterr().out
-    assert "openvino is absent" in said
-    assert "pip install 'paddle-fluid-boost[openvino]'" in said
+    assert "onnxruntime is absent" in said
+    assert "pip install 'paddle-fluid-boost[onnxruntime]'" in said
 
 
 def test_missing_paddle_is_said_in_one_sentence(tmp_path):
