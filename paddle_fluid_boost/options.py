@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import difflib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,7 +58,7 @@ class Options:
 
     # -- engines ----------------------------------------------------------------------------------
     engines: str = _option(
-        "native,paddle_inference", "engines to try, in order of preference, comma separated"
+        "paddle_inference", "engines to try, in order of preference, comma separated"
     )
     threads: int = _option(0, "threads of a compiled version; 0 takes what the machine allows", 0)
     probe_in_child: bool = _option(
@@ -148,11 +148,23 @@ def load_environment(environ: dict[str, str] | os._Environ[str] = os.environ) ->
             setattr(options, name, _parse(name, text))
 
 
+#: Option -> what to call with its new value when ``configure`` changes it.
+_listeners: dict[str, Callable[[Any], None]] = {}
+
+
+def on_change(name: str, listener: Callable[[Any], None]) -> None:
+    """Calls ``listener`` with the value of option ``name`` now and whenever it is configured."""
+    _listeners[name] = listener
+    listener(getattr(options, name))
+
+
 def configure(**changes: Any) -> None:
     """Changes options; all or none of them: a wrong one raises OptionError and changes nothing."""
     checked = {name: _checked(name, value, "configure") for name, value in changes.items()}
     for name, value in checked.items():
         setattr(options, name, value)
+    for name in checked.keys() & _listeners.keys():
+        _listeners[name](getattr(options, name))
 
 
 @contextlib.contextmanager

@@ -1,0 +1,33 @@
+"""paddle_fluid_boost: write dygraph code, get compiled speed, learn nothing new.
+
+>>> import paddle_fluid_boost as pfb
+>>> pfb.install()        # or @pfb.to_static, or: python -m paddle_fluid_boost run app.py
+"""
+
+from .dispatch.explanations import explain, stats
+from .errors import BoostError, EngineError, OptionError, SpecError, UnsupportedPaddleError
+from .options import configure, options, override
+from .plugin import install, installed, to_static, uninstall
+from .report import log as _log  # noqa: F401 - sets up the channels
+from .warm import wait, warmup
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BoostError",
+    "EngineError",
+    "OptionError",
+    "SpecError",
+    "UnsupportedPaddleError",
+    "configure",
+    "explain",
+    "install",
+    "installed",
+    "options",
+    "override",
+    "stats",
+    "to_static",
+    "uninstall",
+    "wait",
+    "warmup",
+]

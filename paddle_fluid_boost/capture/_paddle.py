@@ -1,0 +1,131 @@
+"""The private names of Paddle that capture relies on, and nothing else.
+
+Checked on PaddlePaddle 3.1.1, 3.2.2 and 3.3.1.  When a name is gone, importing this file raises
+UnsupportedPaddleError; ``plugin.install`` turns that into a message and leaves Paddle as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from ..errors import UnsupportedPaddleError
+
+try:
+    import paddle
+except ImportError as error:  # pragma: no cover - exercised in a child process by the tests
+    raise UnsupportedPaddleError(
+        "PaddlePaddle is not installed. Install the build for your machine, e.g. "
+        "`pip install 'paddle-fluid-boost[cpu]'` or `pip install paddlepaddle`."
+    ) from error
+
+try:
+    from paddle.base import framework
+    from paddle.base.dygraph.base import to_static_mode_guard
+    from paddle.jit.dy2static.parameter_recorder import (
+        _global_inplace_map,
+        _global_parameter_recorder,
+    )
+    from paddle.jit.dy2static.program_translator import (
+        ASTStaticFunction,
+        StaticFunction,
+        SymbolicStaticFunction,
+    )
+    from paddle.pir.core import (
+        Program,
+        _convert_into_value,
+        program_guard,
+        static_op_arg_cast_guard,
+    )
+
+    #: Thread-local holder of the dygraph tracer: None means this thread is in static mode.
+    tracer_holder = framework.global_var
+    dygraph_guard = framework._dygraph_guard
+    Value = paddle.pir.Value
+    EagerTensor = paddle.Tensor
+    default_dtype = paddle.get_default_dtype
+    tracer_holder._dygraph_tracer_  # noqa: B018 - the attribute must exist
+except (ImportError, AttributeError) as error:
+    raise UnsupportedPaddleError(
+        f"PaddlePaddle {getattr(paddle, '__version__', 'of unknown version')} lacks a name this "
+        f"package needs ({error}). Supported: 3.1 to 3.3."
+    ) from error
+
+__all__ = [
+    "ASTStaticFunction",
+    "EagerTensor",
+    "Program",
+    "StaticFunction",
+    "SymbolicStaticFunction",
+    "Value",
+    "default_dtype",
+    "framework",
+    "paddle",
+    "static_tracing",
+    "take_recorded_parameters",
+    "tracer_holder",
+]
+
+
+@contextlib.contextmanager
+def static_tracing(program: Program, startup: Program) -> Iterator[None]:
+    """Static mode in this thread, building ``program``; eager tensors that ops read become its
+    parameters."""
+    with dygraph_guard(None), program_guard(program, startup), to_static_mode_guard(True):
+        with static_op_arg_cast_guard(_convert_into_value):
+            yield
+
+
+def take_recorded_parameters(program: Program) -> list[paddle.Tensor]:
+    """The eager tensors that ops of ``program`` have read, and forgets them.
+
+    Paddle keeps them in a table keyed by ``id(program)``.  It must be emptied after every trace,
+    failed ones too: a later program at the same address would be handed values of a dead one, and
+    crash.
+    """
+    _global_inplace_map.pop(program)
+    tensors, _ = _global_parameter_recorder.pop(program)
+    return list(tensors)
+
+
+def static_builders() -> list[tuple[Any, str]]:
+    """(class, method) of Paddle's own builders of static programs, which must take our lock."""
+    from paddle.jit.dy2static.pir_partial_program import PartialProgramLayer
+    from paddle.jit.dy2static.program_translator import ProgramCache
+
+    found: list[tuple[Any, str]] = [
+        (ProgramCache, "_build_once"),
+        (PartialProgramLayer, "_create_program"),
+    ]
+    try:
+        from paddle.jit.sot.opcode_translator.executor.executor_cache import OpcodeExecutorCache
+    except ImportError:  # SOT does not know this Python
+        pass
+    else:
+        found.append((OpcodeExecutorCache, "translate"))
+    return [(cls, name) for cls, name in found if name in cls.__dict__]
+
+
+def optimizer_methods() -> list[tuple[Any, str]]:
+    """(class, method) through which optimizers write parameters.
+
+    ``Optimizer._apply_optimize`` is the one way of all optimizers but L-BFGS and the wrappers of
+    ``paddle.incubate``, which write in their ``step``.
+    """
+    found: list[tuple[Any, str]] = [(paddle.optimizer.Optimizer, "_apply_optimize")]
+    owners = (paddle.optimizer, paddle.incubate, paddle.incubate.optimizer)
+    for name in ("LBFGS", "LookAhead", "ModelAverage"):
+        for owner in owners:
+            cls = getattr(owner, name, None)
+            if cls is not None and "step" in cls.__dict__ and (cls, "step") not in found:
+                found.append((cls, "step"))
+    return [(cls, name) for cls, name in found if name in cls.__dict__]
+
+
+def methods_that_change_anything() -> list[tuple[Any, str]]:
+    """(class, method) that change a tensor or layer which the call does not name."""
+    from paddle.nn.layer.layers import HookRemoveHelper
+
+    found = [(HookRemoveHelper, "remove"), (paddle.base.core.DenseTensor, "set")]
+    return [(cls, name) for cls, name in found if hasattr(cls, name)]

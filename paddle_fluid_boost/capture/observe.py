@@ -1,0 +1,259 @@
+"""Watches one eager call of the user's code and tells what could make a compiled call differ.
+
+A profile hook sees every Python function entered and every C function called while the call runs
+as usual, in the user's own thread.  From that follow (a) effects that a compiled version would
+lose: prints, files, clocks, host random numbers, writes to attributes or globals; (b) the set of
+functions whose names say which Python state the call has read (``state.py`` guards it).
+
+Effects on state that can be compared, such as a list that grows, are left to ``state.py``: it
+compares what was read before and after.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Mapping
+from types import CodeType, FrameType, ModuleType, TracebackType
+from typing import Any
+
+import numpy
+
+from ..report.records import Refusal
+from . import _paddle as pd
+from .scan import location, scan
+from .sources import origin
+
+#: Python functions of Paddle that change something that outlives the call.
+_PADDLE_EFFECTS = {
+    "__setattr__": "writes the attribute '{name}' of a layer",
+    "__delattr__": "deletes the attribute '{name}' of a layer",
+    "set_value": "sets the value of a tensor",
+    "register_hook": "registers a gradient hook",
+    "register_forward_pre_hook": "registers a hook",
+    "register_forward_post_hook": "registers a hook",
+    "backward": "runs a backward pass",
+    "grad": "computes gradients",
+    "step": "steps an optimizer",
+    "seed": "seeds a random generator",
+    "set_rng_state": "sets a random generator",
+    "set_default_dtype": "sets the default dtype",
+    "set_device": "sets the device",
+    "set_flags": "sets flags of Paddle",
+    "enable_static": "switches to static mode",
+}
+_BUILTIN_EFFECTS = frozenset(
+    {"print", "input", "open", "exec", "eval", "compile", "breakpoint", "setattr", "delattr"}
+)
+_DYNAMIC_READS = frozenset({"getattr", "hasattr", "vars", "dir", "globals", "locals"})
+#: C functions of these modules depend on their arguments alone (or are compared by ``state.py``).
+_PURE_MODULES = frozenset(
+    {
+        "math", "cmath", "operator", "_operator", "itertools", "functools", "_functools",
+        "collections", "_collections", "_collections_abc", "copy", "copyreg", "re", "_sre",
+        "_string", "enum", "types", "typing", "_typing", "abc", "_abc", "numbers", "_struct",
+        "_bisect", "_heapq", "_weakref", "inspect", "dataclasses", "_decimal", "_statistics",
+    }
+)  # fmt: skip
+_PURE_OWNERS = (
+    list, dict, set, frozenset, tuple, str, bytes, bytearray, int, float, complex, bool, slice,
+    range, type, type(None), numpy.ndarray, numpy.generic, type({}.keys()), type({}.items()),
+    type({}.values()), property,
+)  # fmt: skip
+_TENSOR_EFFECTS = frozenset(
+    {
+        "_register_grad_hook",
+        "_register_backward_hook",
+        "_register_void_function_post_hook",
+        "_share_buffer_to",
+        "_share_underline_tensor_to",
+        "_clear_data",
+        "get_tensor",
+        "copy_",
+    }
+)
+_LOCK_METHODS = frozenset({"acquire", "release", "__enter__", "__exit__", "locked"})
+
+
+class Busy(Exception):
+    """Another profiler is active in this thread; the call was not observed."""
+
+
+class Observation:
+    """What one observed call did.
+
+    codes: every Python function entered, of Paddle's too, by ``id`` (equal code may stand in two
+        modules): the attribute names in them say what guards must look at.
+    user_codes: those of them that are the user's, each with its globals.
+    refusals: reasons not to compile, in the order met, each once.
+    dynamic_reads: user code called ``getattr`` and the like, so that attribute names in its
+        bytecode are not all it may read.
+    """
+
+    def __init__(self) -> None:
+        self.codes: dict[int, CodeType] = {}
+        self.user_codes: list[tuple[CodeType, dict[str, Any]]] = []
+        self.refusals: list[Refusal] = []
+        self.dynamic_reads = False
+        self._said: set[tuple[str, str]] = set()
+
+    @property
+    def attribute_names(self) -> frozenset[str]:
+        """Every attribute name that some function entered may have read."""
+        return frozenset().union(*(scan(code).attribute_names for code in self.codes.values()))
+
+    def refuse(self, reason: str, where: str) -> None:
+        """Adds a reason unless it is there already."""
+        if (reason, where) not in self._said:
+            self._said.add((reason, where))
+            self.refusals.append(Refusal(reason, where, permanent=True))
+
+
+class Observer:
+    """Context manager: the calls inside its ``with`` block are observed.
+
+    Raises:
+        Busy: on entry, when a profiler is already active in this thread.
+    """
+
+    def __init__(self) -> None:
+        self.observation = Observation()
+        self._origins: dict[int, str] = {}
+        self._layer_methods: set[int] = set()
+
+    def __enter__(self) -> Observation:
+        if sys.getprofile() is not None:
+            raise Busy
+        self._host_random = _host_random_state()
+        sys.setprofile(self._on_event)
+        return self.observation
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        sys.setprofile(None)
+        if _host_random_state() != self._host_random:
+            self.observation.refuse("draws random numbers from Python or numpy", "")
+        for code, _ in self.observation.user_codes:
+            for effect in scan(code).effects:
+                if not (effect.on_self and id(code) in self._layer_methods):
+                    self.observation.refuse(effect.reason, location(code, effect.line))
+
+    def _on_event(self, frame: FrameType, event: str, arg: Any) -> None:
+        if event == "call":
+            if id(frame.f_code) not in self.observation.codes:
+                self._enter(frame)
+            elif frame.f_code.co_name in _PADDLE_EFFECTS:
+                self._check_paddle_effect(frame)
+        elif event == "c_call":
+            self._check_c_call(frame, arg)
+
+    def _enter(self, frame: FrameType) -> None:
+        code = frame.f_code
+        kind = self._origins[id(code)] = origin(code.co_filename)
+        if kind == "ours":
+            return
+        self.observation.codes[id(code)] = code
+        if kind == "paddle":
+            self._check_paddle_effect(frame)
+        elif kind == "user":
+            self.observation.user_codes.append((code, frame.f_globals))
+            if code.co_argcount:
+                first = frame.f_locals.get(code.co_varnames[0])
+                if isinstance(first, pd.paddle.nn.Layer):
+                    self._layer_methods.add(id(code))
+
+    def _check_paddle_effect(self, frame: FrameType) -> None:
+        code = frame.f_code
+        effect = _PADDLE_EFFECTS.get(code.co_name)
+        if effect is None or self._origins.get(id(code)) != "paddle":
+            return
+        by_paddle = _caller_origin(frame) == "paddle"
+        name = ""
+        if code.co_name.endswith("attr__"):
+            name = frame.f_locals.get("name", "?")
+            if by_paddle and _writes_what_is_there(frame.f_locals):
+                return
+        elif by_paddle:  # Paddle's own bookkeeping inside a layer or function
+            return
+        self.observation.refuse(effect.format(name=name), _user_location(frame))
+
+    def _check_c_call(self, frame: FrameType, function: Any) -> None:
+        code = frame.f_code
+        kind = self._origins.get(id(code))
+        if kind is None:
+            kind = self._origins[id(code)] = origin(code.co_filename)
+        if kind in ("ours", "numpy"):
+            return
+        name = function.__name__
+        if kind == "paddle":
+            if name in ("print", "input", "open") and function.__module__ in ("builtins", "io"):
+                self.observation.refuse(f"calls {name}()", _user_location(frame))
+            return
+        owner = getattr(function, "__self__", None)
+        reason = self._judge(function, name, owner, kind)
+        if reason:
+            self.observation.refuse(reason, _user_location(frame))
+
+    def _judge(self, function: Any, name: str, owner: Any, kind: str) -> str | None:
+        """Why a C function called from user or library code is an effect, or None."""
+        if owner is not None and not isinstance(owner, ModuleType):
+            if isinstance(owner, _PURE_OWNERS):
+                return None
+            if isinstance(owner, pd.EagerTensor):
+                return f"calls Tensor.{name}" if name in _TENSOR_EFFECTS else None
+            if isinstance(owner, random.Random):
+                return "draws random numbers from Python"
+            module = type(owner).__module__
+            if name in _LOCK_METHODS and module in ("_thread", "threading"):
+                return None
+            if kind == "stdlib" and module in _PURE_MODULES:
+                return None
+        else:
+            module = function.__module__ or ""
+        root = module.partition(".")[0]
+        if module == "builtins":
+            if name in _DYNAMIC_READS:
+                if kind == "user":
+                    self.observation.dynamic_reads = True
+                return None
+            return f"calls {name}()" if name in _BUILTIN_EFFECTS else None
+        if module in _PURE_MODULES or root in ("paddle", "numpy"):
+            return None
+        if module == "sys" and name in ("_getframe", "intern", "getrecursionlimit", "getsizeof"):
+            return None
+        return f"calls {module or type(owner).__name__}.{name}, which may have effects"
+
+
+def _host_random_state() -> tuple[Any, ...]:
+    """Fingerprint of Python's and numpy's global generators."""
+    kind, keys, position, *rest = numpy.random.get_state(legacy=True)
+    return hash(random.getstate()), kind, hash(keys.tobytes()), position, *rest
+
+
+def _caller_origin(frame: FrameType) -> str:
+    """Whose code called, patches of ours passed over."""
+    caller = frame.f_back
+    while caller is not None and origin(caller.f_code.co_filename) == "ours":
+        caller = caller.f_back
+    return origin(caller.f_code.co_filename) if caller is not None else "user"
+
+
+def _writes_what_is_there(arguments: Mapping[str, Any]) -> bool:
+    """True for ``setattr(layer, name, value)`` of a value that the layer has: BatchNorm does so."""
+    layer, name = arguments.get("self"), arguments.get("name")
+    if "value" not in arguments:
+        return False
+    return layer.__dict__.get(name, Observer) is arguments["value"]
+
+
+def _user_location(frame: FrameType | None) -> str:
+    """The nearest frame of user code at or above ``frame``."""
+    while frame is not None:
+        if origin(frame.f_code.co_filename) == "user":
+            return location(frame.f_code, frame.f_lineno)
+        frame = frame.f_back
+    return ""

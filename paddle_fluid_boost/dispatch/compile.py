@@ -1,0 +1,161 @@
+"""The job of the worker: capture, check, build, compare, time, publish.
+
+Whatever goes wrong is a refusal record; the user's call never waits for any of this.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any
+
+from ..capture import _paddle as pd
+from ..capture.screen import screen
+from ..capture.state import Snapshot
+from ..capture.structure import map_leaves
+from ..capture.trace import trace
+from ..engines.select import Choice, choose
+from ..errors import CaptureRefused
+from ..hotspot.monitor import SignatureStats
+from ..options import options
+from ..report.records import Refusal
+from .results import Layout, layout
+from .version import Flag, Version, Weights
+from .watch import watch
+
+if TYPE_CHECKING:
+    from .unit import Unit
+
+log = logging.getLogger("paddle_fluid_boost.compiles")
+
+
+class CompileJob:
+    """Compiles one signature of one unit.
+
+    call: the original callable, bound.  tensors: the call's tensors, by reference; the job gives
+    up when they are written to before it has copied them.
+    """
+
+    def __init__(
+        self,
+        unit: Unit,
+        key: Hashable,
+        stats: SignatureStats,
+        call: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tensors: list[Any],
+        snapshot: Snapshot,
+        layers_touched: Flag,
+        priority: float,
+    ) -> None:
+        self.key: Hashable = (id(unit), key)
+        self.priority = priority
+        self._unit = unit
+        self._signature = key
+        self._stats = stats
+        self._call = call
+        self._args, self._kwargs = args, kwargs
+        self._tensors = tensors
+        self._versions = [tensor.inplace_version for tensor in tensors]
+        self._snapshot = snapshot
+        self._layers_touched = layers_touched
+        self._grad_enabled = pd.paddle.is_grad_enabled()
+        self._captured = False
+
+    def abandoned(self) -> None:
+        """The worker dropped the job: the policy may ask again."""
+        self._unit.policy.deferred(self._stats)
+
+    def run(self) -> None:
+        """Compiles and publishes, or records why not."""
+        started = time.perf_counter()
+        self._stats.start_compile()
+        try:
+            with pd.paddle.no_grad():
+                version, choice = self._compile()
+        except CaptureRefused as error:
+            refusal = Refusal(error.reason, error.where, error.permanent)
+            cost = time.perf_counter() - started
+            self._unit.refused(self._stats, refusal, cost, split=not self._captured)
+            return
+        except Exception as error:  # a fault of ours or of Paddle must not cost the user a call
+            log.warning("compile of %s failed", self._unit.name, exc_info=True)
+            refusal = Refusal(f"the compile failed: {type(error).__name__}: {error}")
+            self._unit.refused(self._stats, refusal, time.perf_counter() - started)
+            return
+        self._unit.publish(version, choice, time.perf_counter() - started)
+
+    def _compile(self) -> tuple[Version, Choice]:
+        inputs, args, kwargs = self._own_inputs()
+        background = not options.sync
+        captured, traced = trace(self._call, args, kwargs, yielding=background)
+        screen(captured)
+        weights = Weights(list(captured.parameters.values()))
+        if self._grad_enabled and not weights.all_stop_gradient():
+            raise CaptureRefused("its parameters take part in gradients: use paddle.no_grad()")
+        weights.remember()
+        eager_result = self._call(*args, **kwargs)
+        live = [*weights.tensors, *self._snapshot.tensors]
+        result = layout(eager_result, traced, inputs, captured.input_values, live)
+        if not result.fresh:
+            raise CaptureRefused("computes no new tensor")
+        self._captured = True
+        _keep_outputs(captured, result)
+        choice = choose(captured, inputs, result.fresh, lambda: self._call(*args, **kwargs))
+        self._check_choice(choice)
+        version = Version(
+            self._signature,
+            self._stats,
+            choice.executable,  # type: ignore[arg-type]
+            result.rebuild,
+            self._snapshot,
+            weights,
+            self._layers_touched,
+            grad_enabled=self._grad_enabled,
+        )
+        if not version.ready() and version.revalidate():
+            version.close()
+            raise CaptureRefused("weights or Python state changed while it was being compiled")
+        return version, choice
+
+    def _own_inputs(self) -> tuple[list[Any], tuple[Any, ...], dict[str, Any]]:
+        """Copies of the call's tensors, and its arguments with them in place."""
+        inputs = [tensor.detach().clone() for tensor in self._tensors]
+        if [tensor.inplace_version for tensor in self._tensors] != self._versions:
+            raise CaptureRefused("its input was overwritten before it could be captured")
+        own = iter(inputs)
+
+        def replace(leaf: Any) -> Any:
+            return next(own) if isinstance(leaf, pd.EagerTensor) else leaf
+
+        args, kwargs = map_leaves((self._args, self._kwargs), replace)
+        self._tensors = self._args = self._kwargs = None  # type: ignore[assignment]
+        return inputs, args, kwargs
+
+    def _check_choice(self, choice: Choice) -> None:
+        if choice.executable is None:
+            tried = "; ".join(f"{label}: {outcome}" for label, outcome in choice.tried)
+            raise CaptureRefused(f"no engine gives eager's result ({tried})")
+        if choice.eager < options.min_gain * choice.compiled:
+            engine = choice.executable.engine
+            choice.executable.close()
+            raise CaptureRefused(
+                f"not faster: {choice.compiled * 1e6:.0f} us with {engine} against "
+                f"{choice.eager * 1e6:.0f} us eager"
+            )
+
+
+def _keep_outputs(captured: Any, result: Layout) -> None:
+    """Drops the outputs that are inputs or live tensors handed back as they are."""
+    captured.outputs = [captured.outputs[i] for i in result.used]
+    captured.output_values = [captured.output_values[i] for i in result.used]
+
+
+def watch_layers(snapshot: Snapshot) -> Flag:
+    """A flag that is raised when one of the layers that a snapshot speaks of is touched."""
+    flag = Flag()
+    for layer in snapshot.layers:
+        watch(layer, flag)
+    return flag

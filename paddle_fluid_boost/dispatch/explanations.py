@@ -1,0 +1,121 @@
+"""``pfb.explain`` and ``pfb.stats``: reports made from what the units have recorded."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Hashable
+from dataclasses import asdict
+from typing import Any
+
+from ..capture import _paddle as pd
+from ..hotspot.monitor import SignatureStats
+from ..hotspot.totals import process_totals
+from ..report.explain import Report, SignatureReport, gain, overall_state
+from . import hooks, layer_call, static_function
+from .unit import POLICY, WORKER, Unit, all_units
+from .watch import watched_count
+
+
+def find_unit(target: Any) -> Unit | None:
+    """The unit behind a layer, a boosted function or a bound ``forward``; None when there is none.
+
+    Raises:
+        TypeError: ``target`` is nothing that could have one.
+    """
+    if isinstance(target, pd.paddle.nn.Layer):
+        forward = target.__dict__.get("forward", None) or getattr(target, "forward", None)
+        if isinstance(forward, pd.StaticFunction):
+            return static_function.unit_of(forward)
+        return layer_call.unit_of(target)
+    if isinstance(target, pd.StaticFunction):
+        return static_function.unit_of(target)
+    if inspect.isroutine(target):
+        return None
+    raise TypeError(
+        "argument 'target' must be a paddle.nn.Layer or a function under to_static, "
+        f"got {type(target).__name__}"
+    )
+
+
+def explain(target: Any) -> Report:
+    """What the plugin did with a layer or function, what it gained, what it refused and why.
+
+    Args:
+        target: a ``paddle.nn.Layer`` or a function under ``to_static``.
+
+    Raises:
+        TypeError: ``target`` is something else.
+    """
+    unit = find_unit(target)
+    if unit is not None:
+        return _report(unit, seen=set())
+    name = getattr(target, "__name__", None) or type(target).__name__
+    parts = _part_reports(target, set()) if isinstance(target, pd.paddle.nn.Layer) else []
+    return Report(name, "not watched", 0, [], [], [], parts)
+
+
+def _report(unit: Unit, seen: set[int]) -> Report:
+    seen.add(id(unit))
+    signatures = [
+        _signature(unit, key, stats) for key, stats in list(unit.stats.signatures.items())
+    ]
+    refusals = list(unit.refusals.values())
+    owner = unit.owner
+    state = overall_state(signatures, refusals)
+    parts = _part_reports(owner, seen) if owner is not None and state != "compiled" else []
+    calls = unit.stats.totals()
+    return Report(
+        unit.name,
+        state,
+        calls.eager_calls + calls.compiled_calls,
+        sorted(signatures, key=lambda s: -s.calls),
+        refusals,
+        list(unit.events),
+        parts,
+    )
+
+
+def _part_reports(layer: Any, seen: set[int]) -> list[Report]:
+    units = [layer_call.unit_of(part) for part in layer.sublayers()]
+    reports = []
+    for unit in units:
+        if unit is not None and id(unit) not in seen:
+            reports.append(_report(unit, seen))
+    return reports
+
+
+def _signature(unit: Unit, key: Hashable, stats: SignatureStats) -> SignatureReport:
+    versions = unit.versions.get(key, ())
+    choice = unit.choices.get(key)
+    eager, compiled = stats.eager_median(), stats.compiled_median()
+    report = SignatureReport(
+        call=unit.descriptions.get(key, ""),
+        state=stats.state,
+        reason=stats.reason,
+        calls=stats.calls,
+        eager_median=eager,
+        compiled_median=compiled,
+        gain=gain(eager, compiled),
+        compile_seconds=stats.compile_seconds,
+    )
+    if versions:
+        report.engine = versions[0].executable.engine
+        report.notes = list(versions[0].executable.notes)
+        report.guards = versions[0].snapshot.call_facts
+    if choice is not None:
+        report.tried = list(choice.tried)
+    return report
+
+
+def stats() -> dict[str, Any]:
+    """Counters of the whole process: calls, times (seconds), versions, the worker, the policy."""
+    units = all_units()
+    return {
+        **asdict(process_totals()),
+        "units": len(units),
+        "versions": sum(len(vs) for unit in units for vs in unit.versions.values()),
+        "pending_compiles": WORKER.pending(),
+        "watched_objects": watched_count(),
+        "watching": hooks.watching,
+        "policy": POLICY.to_dict(),
+    }

@@ -1,0 +1,154 @@
+"""The patches that tell us when layers and tensors change, and that serialise static building.
+
+Every patch calls the original and then ``watch.touch``; nothing else changes.  Only ``plugin``
+installs and removes them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..capture import _paddle as pd
+from ..capture.lock import STATIC_LOCK
+from .watch import touch, touch_everything
+
+#: True while the patches are in place: without them no compiled version may be trusted.
+watching = False
+
+
+def _nobody_listens() -> None:
+    """Stands in until ``plugin`` is imported."""
+
+
+#: Asks ``plugin`` to patch ``Layer.__call__``: some layer has a Unit of its own now.
+request_layer_calls: Callable[[], None] = _nobody_listens
+
+#: Methods that change the structure or the attributes of the layer they are called on.
+_LAYER_METHODS = {
+    "Layer": (
+        "__setattr__",
+        "__delattr__",
+        "add_sublayer",
+        "add_parameter",
+        "register_buffer",
+        "register_forward_pre_hook",
+        "register_forward_post_hook",
+    ),
+    "LayerList": ("__setitem__", "__delitem__", "insert", "append", "extend", "pop"),
+    "LayerDict": ("__setitem__", "__delitem__", "clear", "pop", "update"),
+    "ParameterList": ("__setitem__", "append"),
+    "ParameterDict": ("__setitem__", "update"),
+    "Sequential": ("__setitem__", "__delitem__", "append", "insert", "extend"),
+}
+#: Methods that may change the content of all parameters below the layer they are called on.
+_WEIGHT_METHODS = ("set_state_dict", "set_dict", "load_dict", "load_state_dict", "_apply", "apply")
+#: Methods that may change the content of the tensor without its ``inplace_version`` telling.
+_TENSOR_METHODS = (
+    "set_value",
+    "copy_",
+    "get_tensor",
+    "value",
+    "_share_buffer_to",
+    "_share_underline_tensor_to",
+    "_clear_data",
+    "_copy_to",
+    "set_data",
+)
+
+
+def watch_patches() -> Iterable[tuple[Any, str, Callable[..., Any]]]:
+    """(class, method name, replacement) of every patch, for this version of Paddle."""
+    nn = pd.paddle.nn
+    for class_name, methods in _LAYER_METHODS.items():
+        cls = getattr(nn, class_name, None)
+        for name in methods:
+            if cls is not None and name in cls.__dict__:
+                wrap = _touching_if_new if name == "__setattr__" else _touching_self
+                yield cls, name, wrap(cls.__dict__[name])
+    for name in _WEIGHT_METHODS:
+        if name in nn.Layer.__dict__:
+            yield nn.Layer, name, _touching_weights(nn.Layer.__dict__[name])
+    for name in _TENSOR_METHODS:
+        if hasattr(pd.paddle.Tensor, name):
+            yield pd.paddle.Tensor, name, _touching_self(getattr(pd.paddle.Tensor, name))
+    for cls, name in pd.methods_that_change_anything():
+        yield cls, name, _touching_everything(getattr(cls, name))
+    for cls, name in pd.optimizer_methods():
+        yield cls, name, _touching_optimized(getattr(cls, name))
+    for cls, name in pd.static_builders():
+        yield cls, name, _locked(cls.__dict__[name])
+
+
+def _touching_self(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def patched(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            touch(self)
+
+    return patched
+
+
+def _touching_if_new(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def patched(self: Any, name: str, value: Any) -> None:
+        if self.__dict__.get(name, _touching_if_new) is value:  # BatchNorm does so at each call
+            return original(self, name, value)
+        try:
+            return original(self, name, value)
+        finally:
+            touch(self)
+
+    return patched
+
+
+def _touching_weights(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def patched(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            for tensor in (*self.parameters(), *self.buffers()):
+                touch(tensor)
+
+    return patched
+
+
+def _touching_everything(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def patched(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            touch_everything()
+
+    return patched
+
+
+def _touching_optimized(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def patched(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            with STATIC_LOCK:
+                return original(self, *args, **kwargs)
+        finally:
+            for entry in self._parameter_list or ():
+                for tensor in entry["params"] if isinstance(entry, dict) else (entry,):
+                    touch(tensor)
+
+    return patched
+
+
+def _locked(original: Any) -> Any:
+    if isinstance(original, (staticmethod, classmethod)):
+        return type(original)(_locked(original.__func__))
+
+    @functools.wraps(original)
+    def patched(*args: Any, **kwargs: Any) -> Any:
+        with STATIC_LOCK:
+            return original(*args, **kwargs)
+
+    return patched

@@ -1,0 +1,88 @@
+"""The key of a call: what must be equal for a compiled version to serve it.
+
+Per tensor its dtype, shape, place and ``stop_gradient``; every other argument by type and value;
+and the modes that change what Paddle's functions do: gradients on or off, default dtype.  Budget:
+a few microseconds for a call with one tensor.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..capture import _paddle as pd
+from ..capture.structure import is_namedtuple
+
+_Tensor = pd.EagerTensor
+_Parameter = pd.framework.EagerParamBase
+_tracer_holder = pd.tracer_holder
+_default_dtype = pd.default_dtype
+_SCALARS = frozenset({int, float, bool, str, bytes, complex, type(None), type(pd.paddle.float32)})
+#: Tensors can live in several places only where this Paddle knows more than the CPU.
+_MANY_PLACES = pd.paddle.is_compiled_with_cuda() or bool(
+    pd.paddle.device.get_all_custom_device_type() or ()
+)
+
+
+class Opaque(Exception):
+    """An argument that cannot be part of a key; says which type."""
+
+
+def _leaf(value: Any, tensors: list[Any]) -> Any:
+    kind = type(value)
+    if kind is _Tensor or kind is _Parameter:
+        tensors.append(value)
+        if _MANY_PLACES:
+            return (value.dtype, *value.shape, value.stop_gradient, str(value.place))
+        return (value.dtype, *value.shape, value.stop_gradient)
+    if kind in _SCALARS:
+        return (kind, value)
+    if kind is list or kind is tuple or is_namedtuple(value):
+        return (kind, *[_leaf(item, tensors) for item in value])
+    if kind is dict or kind is OrderedDict:
+        return (kind, *[(key, _leaf(item, tensors)) for key, item in value.items()])
+    if isinstance(value, enum.Enum):
+        return (kind, value)
+    if isinstance(value, _Tensor):
+        raise Opaque(f"a tensor of the subclass {kind.__name__}")
+    if kind is slice:
+        return (kind, *[_leaf(part, tensors) for part in (value.start, value.stop, value.step)])
+    raise Opaque(f"an argument of type {kind.__module__}.{kind.__name__}")
+
+
+def key_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, list[Any]]:
+    """The key of a call and its tensors in order.
+
+    Raises:
+        Opaque: an argument has a type whose equality means nothing to us.
+    """
+    tensors: list[Any] = []
+    parts = [_leaf(value, tensors) for value in args]
+    if kwargs:
+        for name, value in kwargs.items():
+            parts.append(name)
+            parts.append(_leaf(value, tensors))
+    parts.append(_tracer_holder._dygraph_tracer_._has_grad)
+    parts.append(_default_dtype())
+    return tuple(parts), tensors
+
+
+def describe(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """The call as a person would write it, e.g. ``float32[1,3,224,224], scale=2.0``."""
+    shown = [_describe(value) for value in args]
+    shown += [f"{name}={_describe(value)}" for name, value in kwargs.items()]
+    return ", ".join(shown)
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, _Tensor):
+        return f"{str(value.dtype).rpartition('.')[2]}{list(value.shape)}".replace(" ", "")
+    if isinstance(value, (list, tuple)):
+        inner = ", ".join(map(_describe, value))
+        return f"[{inner}]" if isinstance(value, list) else f"({inner})"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key!r}: {_describe(item)}" for key, item in value.items()) + "}"
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."

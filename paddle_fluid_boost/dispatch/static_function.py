@@ -1,0 +1,161 @@
+"""Paddle's ``StaticFunction`` objects with our dispatch in front.
+
+The objects stay what they are: everything that ``paddle.jit.save``, ``rollback``, ``deepcopy`` or
+``concrete_program`` know about them still holds.  ``pfb.to_static`` gives them a subclass whose
+``__call__`` asks a Unit; ``plugin.install`` does the same for all of Paddle's own by patching
+``StaticFunction.__call__``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from ..capture import _paddle as pd
+from ..capture.structure import map_leaves
+from ..options import options
+from .split import watch_parts
+from .unit import Unit
+
+_UNIT = "_pfb_unit"
+_SPECS = "_pfb_specs"
+#: Specs of calls kept for ``concrete_program`` and ``paddle.jit.save``.
+_MAX_SPECS = 8
+
+stock_call = pd.StaticFunction.__call__
+
+
+def call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, hooked: bool) -> Any:
+    """One call of a StaticFunction: through its Unit, or Paddle's own way where that is asked for.
+
+    hooked: True for an object that the user made with ``paddle.jit.to_static``.
+    """
+    if not function._program_trans.enable_to_static:
+        return stock_call(function, *args, **kwargs)
+    unit = function.__dict__.get(_UNIT)
+    if unit is None:
+        unit = ensure_unit(function, hooked=hooked)
+    return unit(*args, **kwargs)
+
+
+def unit_of(function: Any) -> Unit | None:
+    """The Unit of a StaticFunction, or None before its first call."""
+    unit = function.__dict__.get(_UNIT)
+    return unit if isinstance(unit, Unit) else None
+
+
+def ensure_unit(function: Any, *, hooked: bool | None = None) -> Callable[..., Any]:
+    """The Unit of a StaticFunction, made when there is none; Paddle's own call where the user
+    asked for another compiler."""
+    if hooked is None:
+        hooked = not isinstance(function, (BoostedSymbolicFunction, BoostedWholeGraphFunction))
+    unit = function.__dict__.get(_UNIT)
+    if unit is None:
+        unit = function.__dict__[_UNIT] = _make_unit(function, hooked)
+    return unit
+
+
+def _make_unit(function: Any, hooked: bool) -> Callable[..., Any]:
+    def stock(*args: Any, **kwargs: Any) -> Any:
+        return stock_call(function, *args, **kwargs)
+
+    def eager(*args: Any, **kwargs: Any) -> Any:
+        return function.dygraph_function(*args, **kwargs)
+
+    if function._property or _asks_for_another_compiler(function):
+        return stock
+    whole_graph = isinstance(function, pd.ASTStaticFunction)
+    training = options.training
+    if training == "auto":
+        training = "stock" if hooked else "eager"
+    return Unit(
+        _name(function),
+        eager,
+        lambda: _roots(function),
+        cold=stock if hooked and whole_graph else eager,
+        training=stock if training == "stock" else eager,
+        owner=function.class_instance,
+        on_new_signature=lambda args, kwargs: _remember_spec(function, args, kwargs),
+        on_refused=watch_parts,
+    )
+
+
+def _asks_for_another_compiler(function: Any) -> bool:
+    backend = function._kwargs.get("backend")
+    return backend is not None and not backend.is_phi()
+
+
+def _name(function: Any) -> str:
+    instance = function.class_instance
+    name = getattr(function._dygraph_function, "__name__", "function")
+    return f"{type(instance).__name__}.{name}" if instance is not None else name
+
+
+def _roots(function: Any) -> list[tuple[str, Any]]:
+    instance = function.class_instance
+    roots = [(_name(function), function._dygraph_function)]
+    return roots if instance is None else [*roots, ("self", instance)]
+
+
+def _remember_spec(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Keeps the shapes of a call, so that programs can be built later as if Paddle had seen it."""
+
+    def spec(leaf: Any) -> Any:
+        if not isinstance(leaf, pd.EagerTensor):
+            return leaf
+        return pd.paddle.static.InputSpec.from_tensor(leaf)
+
+    specs = function.__dict__.setdefault(_SPECS, deque(maxlen=_MAX_SPECS))
+    specs.append(map_leaves((args, kwargs), spec))
+    if isinstance(function, pd.SymbolicStaticFunction):
+        function.last_call_input_spec = list(specs[-1][0])
+
+
+class BoostedSymbolicFunction(pd.SymbolicStaticFunction):
+    """A function under ``pfb.to_static``."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return call(self, args, kwargs, hooked=False)
+
+
+class BoostedWholeGraphFunction(pd.ASTStaticFunction):
+    """A function under ``pfb.to_static(full_graph=True)``.
+
+    Paddle builds a program at each call with a new signature; ours builds it when somebody asks
+    for it, from the signatures that were called.
+    """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return call(self, args, kwargs, hooked=False)
+
+    def _build_programs(self) -> None:
+        specs = self.__dict__.get(_SPECS)
+        while specs:
+            args, kwargs = specs.popleft()
+            self.get_concrete_program(*args, **kwargs, is_train=self._is_train_mode())
+
+    def concrete_program_specify_input_spec(self, *args: Any, **kwargs: Any) -> Any:
+        if self._function_spec.input_spec is None and not (args or kwargs.get("input_spec")):
+            self._build_programs()
+        return super().concrete_program_specify_input_spec(*args, **kwargs)
+
+    def get_traced_count(self) -> int:
+        self._build_programs()
+        return super().get_traced_count()
+
+    @property
+    def program_cache(self) -> Any:
+        self._build_programs()
+        return super().program_cache
+
+
+def adopt(function: Any) -> Any:
+    """Gives a StaticFunction our subclass; other objects are returned as they are."""
+    for stock, boosted in (
+        (pd.ASTStaticFunction, BoostedWholeGraphFunction),
+        (pd.SymbolicStaticFunction, BoostedSymbolicFunction),
+    ):
+        if type(function) is stock:
+            function.__class__ = boosted
+    return function

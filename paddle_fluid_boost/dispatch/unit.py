@@ -1,0 +1,437 @@
+"""A callable that is watched and, where it is hot and safe, replaced by compiled versions.
+
+The way of one call: key -> compiled version whose guards hold -> run it; otherwise run the user's
+own code, note the time, and let the policy say whether a compile pays.  Before a signature is
+compiled one of its calls is observed, and one more must leave the observed state unchanged.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from ..capture import _paddle as pd
+from ..capture.observe import Busy, Observer
+from ..capture.state import Snapshot, take
+from ..engines.select import Choice
+from ..errors import CaptureRefused, EngineError
+from ..hotspot.monitor import COLD, COMPILED, QUEUED, FunctionStats, SignatureStats
+from ..hotspot.policy import COMPILE, COMPILE_GENERIC, Policy
+from ..hotspot.worker import Worker
+from ..options import options
+from ..report.records import Event, Refusal
+from . import hooks
+from .compile import CompileJob, watch_layers
+from .recheck import WeightsJob
+from .signature import Opaque, describe, key_of
+from .version import Flag, Version
+
+guards_log = logging.getLogger("paddle_fluid_boost.guards")
+policy_log = logging.getLogger("paddle_fluid_boost.policy")
+
+POLICY = Policy()
+WORKER = Worker()
+#: A refused function is looked at again after so many calls, doubling each time.
+_FIRST_LOOK_AGAIN = 1000
+#: State that changes between two calls may settle; after so many tries it counts as an effect.
+_CONFIRM_TRIES = 3
+#: Versions of one signature for different Python state (a flag toggled between calls).
+_VERSIONS_PER_SIGNATURE = 4
+
+_tracer_holder = pd.tracer_holder
+_context = threading.local()
+
+
+class _Attempt:
+    """A signature on its way to a compile: observed, then confirmed by one more eager call."""
+
+    __slots__ = ("layers_touched", "priority", "snapshot", "tries")
+
+    def __init__(self, priority: float) -> None:
+        self.priority = priority
+        self.snapshot: Snapshot | None = None
+        self.layers_touched = Flag()
+        self.tries = 0
+
+
+class Unit:
+    """One watched callable.
+
+    name: for people.
+    eager: the user's code, bound and ready to call.
+    roots: returns (label, object) of what ``eager`` is made of, for guards.
+    cold: what runs while nothing is compiled (eager, or Paddle's ``to_static`` where the user
+        asked for its whole-graph mode).
+    training: what runs when gradients are needed.
+    owner: the Layer that ``eager`` belongs to, or None; held weakly.
+    on_new_signature: told (args, kwargs) when a signature is met for the first time.
+    on_refused: told when a function turned out not to be compilable as a whole.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        eager: Callable[..., Any],
+        roots: Callable[[], list[tuple[str, Any]]],
+        *,
+        cold: Callable[..., Any] | None = None,
+        training: Callable[..., Any] | None = None,
+        owner: Any = None,
+        on_new_signature: Callable[[tuple[Any, ...], dict[str, Any]], None] | None = None,
+        on_refused: Callable[[Unit], None] | None = None,
+    ) -> None:
+        self.name = name
+        self.policy = POLICY
+        self.stats = FunctionStats(name)
+        self.refusals: dict[str, Refusal] = {}
+        self.events: deque[Event] = deque(maxlen=options.max_events)
+        self.descriptions: OrderedDict[Hashable, str] = OrderedDict()
+        self.choices: dict[Hashable, Choice] = {}
+        self.versions: dict[Hashable, tuple[Version, ...]] = {}
+        self.on_new_signature = on_new_signature
+        self.on_refused = on_refused
+        self._owner = weakref.ref(owner) if owner is not None else None
+        self._eager = eager
+        self._roots = roots
+        self._cold = cold or eager
+        self._training = training or self._cold
+        self._trainable: Any = None
+        self._attempts: dict[Hashable, _Attempt] = {}
+        self._skip = 0
+        self._look_again = _FIRST_LOOK_AGAIN
+        _units.add(self)
+
+    # -- the hot path -----------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._skip or not hooks.watching:
+            self._skip = max(self._skip - 1, 0)
+            return self._cold(*args, **kwargs)
+        tracer = _tracer_holder._dygraph_tracer_
+        if tracer is None or getattr(_context, "observing", False):
+            return self._eager(*args, **kwargs)
+        try:
+            key, tensors = key_of(args, kwargs)
+        except Opaque as reason:
+            self._note_opaque(str(reason))
+            return self._cold(*args, **kwargs)
+        for version in self.versions.get(key, ()):
+            if version.ready() or self._usable_after_all(version):
+                return self._run(version, tensors, args, kwargs)
+        if tracer._has_grad and self._needs_gradients(tensors):
+            return self._training(*args, **kwargs)
+        if tracer._amp_level != _NO_AMP or not all(map(_has_elements, tensors)):
+            return self._cold(*args, **kwargs)
+        return self._run_cold(key, tensors, args, kwargs)
+
+    def _run(
+        self, version: Version, tensors: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        stats = version.stats
+        try:
+            if not stats.sample_due():
+                return version(tensors)
+            started = time.perf_counter()
+            result = version(tensors)
+        except EngineError as error:
+            self.withdraw(version, f"the engine failed: {error}")
+            return self._cold(*args, **kwargs)
+        if stats.record_compiled(time.perf_counter() - started):
+            reason = self.policy.review(self.stats, stats)
+            if reason and options.min_gain > 1.0:
+                self._drop(version)
+                self._reject(stats, Refusal(reason), 0.0)
+        return result
+
+    def _run_cold(
+        self, key: Hashable, tensors: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        stats = self.stats.signature(key)
+        if not stats.eager_calls and self.on_new_signature is not None:
+            self.on_new_signature(args, kwargs)
+        attempt = self._attempts.get(key)
+        if attempt is None and options.hot_calls and self._is_due_now(stats):
+            attempt = self._attempts[key] = _Attempt(0.0)
+        started = time.perf_counter()
+        if attempt is not None and attempt.snapshot is None:
+            result = self._observed(key, stats, attempt, tensors, args, kwargs)
+            ask = stats.record_eager(time.perf_counter() - started)
+        else:
+            result = self._cold(*args, **kwargs)
+            ask = stats.record_eager(time.perf_counter() - started)
+            if attempt is not None and stats.in_flight:
+                self._confirm(key, stats, attempt, tensors, args, kwargs)
+        if ask:
+            self._ask_policy(key, stats, args, kwargs)
+        return result
+
+    # -- gradients --------------------------------------------------------------------------------
+
+    def _needs_gradients(self, tensors: list[Any]) -> bool:
+        """True when autograd would record this call: an input or a parameter of the owner."""
+        if not all(map(_stop_gradient, tensors)):
+            return True
+        if self._trainable is not None and not self._trainable.stop_gradient:
+            return True
+        owner = self.owner
+        self._trainable = next(
+            (p for p in owner.parameters() if not p.stop_gradient) if owner else iter(()), None
+        )
+        return self._trainable is not None
+
+    # -- from cold to compiled --------------------------------------------------------------------
+
+    def _is_due_now(self, stats: SignatureStats) -> bool:
+        return stats.state == COLD and stats.eager_calls + 1 >= options.hot_calls
+
+    def _ask_policy(
+        self, key: Hashable, stats: SignatureStats, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        decision = self.policy.decide(self.stats, stats, time.perf_counter())
+        policy_log.info("%s: %s: %s", self.name, decision.action, decision.reason)
+        if decision.action == COMPILE:
+            self._attempts.setdefault(key, _Attempt(decision.saving_per_second))
+            self.descriptions[key] = describe(args, kwargs)
+        elif decision.action == COMPILE_GENERIC:
+            self.policy.rejected(
+                self.stats,
+                self.stats.generic,
+                "no shape-generic version: Python that computes with shapes cannot be shown to be "
+                "the same for all of them",
+                cost=0.0,
+                permanent=True,
+            )
+
+    def _observed(
+        self,
+        key: Hashable,
+        stats: SignatureStats,
+        attempt: _Attempt,
+        tensors: list[Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Runs the user's own code under the observer and takes the snapshot of what it read."""
+        before = [tensor.inplace_version for tensor in tensors]
+        _context.observing = True
+        try:
+            with Observer() as observation:
+                result = self._eager(*args, **kwargs)
+        except Busy:
+            _context.observing = False
+            return self._cold(*args, **kwargs)
+        finally:
+            _context.observing = False
+        if [tensor.inplace_version for tensor in tensors] != before:
+            observation.refuse("writes to one of its arguments", "")
+        if _key_after(args, kwargs) != key:
+            observation.refuse("changes one of its arguments", "")
+        if observation.refusals:
+            self._give_up(key, stats, observation.refusals)
+            return result
+        try:
+            attempt.snapshot = take(observation, self._roots())
+        except CaptureRefused as error:
+            self._give_up(key, stats, [Refusal(error.reason, error.where, error.permanent)])
+            return result
+        attempt.layers_touched = watch_layers(attempt.snapshot)
+        return result
+
+    def _confirm(
+        self,
+        key: Hashable,
+        stats: SignatureStats,
+        attempt: _Attempt,
+        tensors: list[Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        here: bool = False,
+    ) -> None:
+        """After one more eager call: what the observed one read must still be as it was.
+
+        Then the job goes to the worker, or is run ``here``.
+        """
+        snapshot = attempt.snapshot
+        assert snapshot is not None
+        reason = snapshot.layer_mismatch() or snapshot.mismatch()
+        if reason:
+            attempt.snapshot = None
+            attempt.tries += 1
+            if attempt.tries >= _CONFIRM_TRIES:
+                self._give_up(key, stats, [Refusal(f"its state changes from call to call: {reason}",
+                                                   permanent=True)])  # fmt: skip
+            return
+        del self._attempts[key]
+        job = CompileJob(
+            self, key, stats, self._eager, args, kwargs, tensors, snapshot,
+            attempt.layers_touched, attempt.priority,
+        )  # fmt: skip
+        if here:
+            job.run()
+        elif not WORKER.submit(job):
+            self.policy.deferred(stats)
+
+    def compile_now(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Compiles the signature of this call in the calling thread, whatever the policy says.
+
+        Runs the user's code a few times.  The outcome is in the records; nothing is raised for a
+        refusal.
+
+        Raises:
+            Opaque: an argument cannot be part of a key.
+        """
+        key, tensors = key_of(args, kwargs)
+        if any(version.ready() for version in self.versions.get(key, ())):
+            return
+        self._skip = 0
+        stats = self.stats.signature(key)
+        self.stats.reopen("asked for by warmup")
+        stats.enter(QUEUED, "asked for by warmup")
+        self.descriptions[key] = describe(args, kwargs)
+        attempt = self._attempts[key] = _Attempt(0.0)
+        while attempt.snapshot is None and stats.in_flight:
+            self._observed(key, stats, attempt, tensors, args, kwargs)
+            if attempt.snapshot is not None:
+                self._cold(*args, **kwargs)
+                self._confirm(key, stats, attempt, tensors, args, kwargs, here=True)
+
+    def _give_up(self, key: Hashable, stats: SignatureStats, refusals: list[Refusal]) -> None:
+        self._attempts.pop(key, None)
+        for refusal in refusals:
+            self.refusals[refusal.reason] = refusal
+        self._reject(stats, refusals[0], 0.0)
+        if refusals[0].permanent and not self.versions:
+            self._skip = self._look_again
+            self._look_again *= 2
+            self.stats.reopen("looked at again")  # so that the next look can ask the policy
+            if self.on_refused is not None:
+                self.on_refused(self)
+
+    # -- what the worker reports ------------------------------------------------------------------
+
+    def refused(
+        self, stats: SignatureStats, refusal: Refusal, cost: float, *, split: bool = False
+    ) -> None:
+        """A compile came to nothing; ``split``: because the whole cannot be captured."""
+        self.refusals[refusal.reason] = refusal
+        self._reject(stats, refusal, cost)
+        if split and self.on_refused is not None and not self.versions:
+            self.on_refused(self)
+
+    def _reject(self, stats: SignatureStats, refusal: Refusal, cost: float) -> None:
+        guards_log.info("%s: stays dynamic: %s", self.name, refusal)
+        self._tell(f"stays dynamic: {refusal}")
+        self.policy.rejected(
+            self.stats, stats, str(refusal), cost=cost, permanent=refusal.permanent
+        )
+
+    def publish(self, version: Version, choice: Choice, cost: float) -> None:
+        """Puts a version in use: one atomic store."""
+        held = self.versions.get(version.key, ())
+        self.versions = {
+            **self.versions,
+            version.key: (version, *held[: _VERSIONS_PER_SIGNATURE - 1]),
+        }
+        for old in held[_VERSIONS_PER_SIGNATURE - 1 :]:
+            old.close()
+        self.choices[version.key] = choice
+        self.policy.published(
+            self.stats, version.stats, eager=choice.eager, compiled=choice.compiled, cost=cost
+        )
+        self._tell(
+            f"compiled {self.descriptions.get(version.key, '')} with {version.executable.engine} "
+            f"in {cost:.2f} s"
+        )
+        self._bound_versions(keep=version.key)
+
+    def _bound_versions(self, keep: Hashable) -> None:
+        """Evicts the versions that save least until the bound of ``options`` holds."""
+        while sum(map(len, self.versions.values())) > options.max_versions:
+            others = [vs for key, vs in self.versions.items() if key != keep] or [
+                self.versions[keep]
+            ]
+            least = min(others, key=lambda vs: vs[0].stats.saved_seconds())
+            self.withdraw(least[-1], "evicted: other versions save more")
+
+    def withdraw(self, version: Version, reason: str) -> None:
+        """Takes a version out of use; its signature may become hot again."""
+        self._drop(version)
+        self._tell(reason)
+        guards_log.info("%s: version withdrawn: %s", self.name, reason)
+        self.policy.lost(self.stats, version.stats, reason)
+
+    def _drop(self, version: Version) -> None:
+        rest = tuple(v for v in self.versions.get(version.key, ()) if v is not version)
+        versions = {key: vs for key, vs in self.versions.items() if key != version.key}
+        if rest:
+            versions[version.key] = rest
+        self.versions = versions
+        version.close()
+
+    def _usable_after_all(self, version: Version) -> bool:
+        """Looks closer at a version whose quick check failed."""
+        reason = version.revalidate()
+        if not reason:
+            return True
+        if reason == "weights":
+            if WORKER.submit(WeightsJob(self, version)):
+                return options.sync and version.ready()
+        elif reason == "weights changed":
+            self.withdraw(version, reason)
+        elif version.stats.state == COMPILED and len(self.versions[version.key]) < (
+            _VERSIONS_PER_SIGNATURE
+        ):
+            # Another state of the program: it may get a version of its own once it is hot.
+            guards_log.info("%s: guard: %s", self.name, reason)
+            self.policy.lost(self.stats, version.stats, reason)
+        return False
+
+    # -- for explain ------------------------------------------------------------------------------
+
+    def _note_opaque(self, reason: str) -> None:
+        if reason not in self.refusals:
+            self.refusals[reason] = Refusal(f"got {reason}, which cannot be part of a key")
+            self._tell(f"stays dynamic for calls with {reason}")
+
+    def _tell(self, what: str) -> None:
+        self.events.append(Event(time.time(), what))
+
+    @property
+    def owner(self) -> Any:
+        """The Layer this unit belongs to, while it lives."""
+        return self._owner() if self._owner is not None else None
+
+    @property
+    def skipping(self) -> bool:
+        """True while a refused function is passed through without a look."""
+        return self._skip > 0
+
+
+def _key_after(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    try:
+        return key_of(args, kwargs)[0]
+    except Opaque:
+        return None
+
+
+def _stop_gradient(tensor: Any) -> bool:
+    return tensor.stop_gradient
+
+
+def _has_elements(tensor: Any) -> bool:
+    return tensor.size > 0
+
+
+_NO_AMP = pd.paddle.base.core.AmpLevel.O0
+_units: weakref.WeakSet[Unit] = weakref.WeakSet()
+
+
+def all_units() -> list[Unit]:
+    """Every unit of the process that is still alive."""
+    return list(_units)

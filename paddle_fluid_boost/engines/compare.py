@@ -1,0 +1,57 @@
+"""Whether an engine's outputs are eager's: the accuracy gate of every compiled version."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+import paddle
+
+#: Looser bounds of low-precision outputs, relative to their range: half a dozen rounding steps.
+_LOW_PRECISION = {"float16": 5e-3, "bfloat16": 3e-2}
+
+
+def difference(got: Any, want: Any, rtol: float) -> str | None:
+    """Why ``got`` is not ``want``, or None when it is.
+
+    Floating-point outputs may differ by ``rtol`` of the largest finite magnitude of ``want``
+    (float16 and bfloat16 by a few of their rounding steps); NaN and infinities must stand in the
+    same places; integers and booleans must be equal.
+    """
+    if list(got.shape) != list(want.shape):
+        return f"shape {list(got.shape)} instead of {list(want.shape)}"
+    if got.dtype != want.dtype:
+        return f"dtype {got.dtype} instead of {want.dtype}"
+    name = str(want.dtype).rpartition(".")[2]
+    rtol = max(rtol, _LOW_PRECISION.get(name, 0.0))
+    got, want = _numpy(got, name), _numpy(want, name)
+    if not (numpy.issubdtype(want.dtype, numpy.inexact)):
+        return None if numpy.array_equal(got, want) else "integer values differ"
+    finite = numpy.isfinite(want)
+    if not numpy.array_equal(numpy.isfinite(got), finite):
+        return "NaN or infinity in other places"
+    if not numpy.array_equal(got[~finite], want[~finite], equal_nan=True):
+        return "NaN or infinity in other places"
+    if not finite.any():
+        return None
+    scale = float(numpy.abs(want[finite]).max()) or 1.0
+    error = float(numpy.abs(got[finite] - want[finite]).max()) / scale
+    return None if error <= rtol else f"relative error {error:.1e} (allowed {rtol:.0e})"
+
+
+def differences(got: Sequence[Any], want: Sequence[Any], rtol: float) -> str | None:
+    """The first difference between two lists of tensors, or None."""
+    if len(got) != len(want):
+        return f"{len(got)} outputs instead of {len(want)}"
+    for index, (one, other) in enumerate(zip(got, want)):
+        reason = difference(one, other, rtol)
+        if reason:
+            return f"output {index}: {reason}"
+    return None
+
+
+def _numpy(tensor: Any, name: str) -> numpy.ndarray:
+    if name in _LOW_PRECISION:
+        tensor = paddle.cast(tensor, "float32")
+    return tensor.numpy()
