@@ -243,9 +243,8 @@ class Graph:
             if value.producer is not None:
                 raise ValueError(f"value {value.name} already has a producer")
             value.producer = node
-        for value in node.inputs:
-            if value is not None:
-                value.users.append(node)
+        for read in _present(node.inputs):
+            read.users.append(node)
         self.nodes.insert(position, node)
         return node
 
@@ -262,9 +261,8 @@ class Graph:
             if self.use_count(value):
                 raise ValueError(f"cannot erase {node!r}: {value.name} is used")
         del self.nodes[self.index(node)]
-        for value in node.inputs:
-            if value is not None:
-                value.users.remove(node)
+        for read in _present(node.inputs):
+            read.users.remove(node)
         for value in node.outputs:
             value.producer = None
 

@@ -135,8 +135,9 @@ FUSED_OPS: dict[str, OpSpec] = {
     "fused_elementwise": OpSpec(
         ("x", "*"),
         {"post_ops": "list of post-op tuples, not empty"},
-        "y = x, then the post-ops.  Unlike elsewhere the result may be larger than x: x first "
-        "broadcasts to the shape of the output.",
+        "y = x, then the post-ops; x has the shape of the result.  After the pipeline every "
+        "floating-point pointwise op that post-ops can express is (part of) one of these or of "
+        "another op's post-ops: a lone relu is fused_elementwise(x, post_ops=[('relu',)]).",
     ),
     "reshape": OpSpec(
         ("x",),

@@ -1,0 +1,302 @@
+"""Runs any graph, op by op, through eager Paddle: what every op *means*, in executable form.
+
+Slow and simple on purpose.  Tests compare passes and engines with it; engines use
+:func:`host_call` for the ops that they do not implement themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+
+from ..errors import EngineError
+from . import _paddle
+from .graph import Constant, Graph, Node, Value
+from .ops import BINARY_POST_OPS
+
+Tensor = Any
+
+
+def run(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The outputs of ``graph`` for eager tensors ``inputs``, in order.
+
+    Raises EngineError when the number of inputs is wrong, ValueError when a shape is.
+    """
+    if len(inputs) != len(graph.inputs):
+        raise EngineError(f"the graph needs {len(graph.inputs)} inputs, got {len(inputs)}")
+    for value, tensor in zip(graph.inputs, inputs):
+        if -1 not in value.shape and tuple(tensor.shape) != value.shape:
+            raise ValueError(f"input {value.name}: needs {value.shape}, got {tuple(tensor.shape)}")
+    with paddle.no_grad():
+        return _run(graph, inputs)
+
+
+def _run(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
+    env: dict[Value, Tensor] = dict(zip(graph.inputs, inputs))
+    for constant in graph.constants:
+        env[constant] = constant_tensor(constant)
+    for node in graph.nodes:
+        results = host_call(node, [None if v is None else env[v] for v in node.inputs])
+        env.update(zip(node.outputs, results))
+    return [env[value] for value in graph.outputs]
+
+
+def constant_tensor(constant: Constant) -> Tensor:
+    """``constant`` as an eager tensor: the live parameter itself where it is one."""
+    if constant.tensor is not None:
+        return constant.tensor.detach()
+    return tensor_of(constant.compute())
+
+
+def tensor_of(array: np.ndarray) -> Tensor:
+    """An eager CPU tensor with a copy of ``array``."""
+    return _paddle.to_tensor(array)
+
+
+def array_of(tensor: Tensor) -> np.ndarray:
+    """The content of an eager tensor; bfloat16 as uint16 bits."""
+    return tensor.numpy()
+
+
+def host_call(node: Node, tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Runs one node on eager tensors.
+
+    Args:
+        tensors: parallel to ``node.inputs``, None where that is None.
+
+    Returns:
+        Parallel to ``node.outputs``; None for an output that eager does not return (such as the
+        saved mean of a layer norm).  Results may be views of the arguments.
+
+    Raises:
+        EngineError: Paddle has no eager function of that name, or an attribute is missing.
+    """
+    special = _SPECIAL.get(node.op)
+    if special is not None:
+        return special(node, tensors)
+    return _eager_call(node, tensors)
+
+
+# -- Paddle's own ops --------------------------------------------------------------------------
+
+
+def _eager_call(node: Node, tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
+    if not _paddle.has_eager(node.op):
+        raise EngineError(f"Paddle has no eager function for op '{node.op}'")
+    formals = _paddle.formals(node.op)
+    groups = node.input_groups
+    if not groups and formals is not None:
+        groups = tuple((formal.name, None) for formal in formals[: len(tensors)])
+    operands = _grouped(groups, tensors)
+    if formals is None:
+        arguments = [*operands.values(), *node.attrs.values()]
+    else:
+        arguments = [_argument(node, formal, operands) for formal in formals]
+    return _flattened(node, _paddle.eager(node.op)(*arguments))
+
+
+def _argument(node: Node, formal: _paddle.Formal, operands: dict[str, Any]) -> Any:
+    if formal.name in operands:
+        tensor = operands[formal.name]
+        # A non-const reference is written to: the graph's values are never.
+        return tensor.clone() if formal.type == "Tensor&" else tensor
+    if formal.name in node.attrs:
+        value = node.attrs[formal.name]
+        return _paddle.dtype_of(value) if formal.type == "DataType" else value
+    if formal.type.endswith("Place&"):
+        return _paddle.default_place()
+    raise EngineError(f"op '{node.op}' has no attribute '{formal.name}'")
+
+
+def _grouped(
+    groups: Sequence[tuple[str, int | None]], tensors: Sequence[Tensor | None]
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    position = 0
+    for name, length in groups or [(f"arg{i}", None) for i in range(len(tensors))]:
+        if length is None:
+            found[name] = tensors[position]
+        else:
+            found[name] = list(tensors[position : position + length])
+        position += 1 if length is None else length
+    return found
+
+
+def _flattened(node: Node, returned: Any) -> list[Tensor | None]:
+    """What eager returned, as one entry per output; outputs it left out come last and are None."""
+    groups = node.output_groups or [("out", None)] * len(node.outputs)
+    if len(groups) == 1:
+        returned = (returned,)
+    elif not isinstance(returned, tuple):
+        returned = tuple(returned) if isinstance(returned, list) else (returned,)
+    results: list[Tensor | None] = []
+    for (_, length), result in zip(groups, returned):
+        if length is None:
+            results.append(result)
+        elif length:
+            results.extend(result if isinstance(result, (list, tuple)) else [result])
+    return results + [None] * (len(node.outputs) - len(results))
+
+
+# -- control flow --------------------------------------------------------------------------------
+
+
+def _if(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+    given = _grouped(node.input_groups, tensors)
+    taken = 0 if bool(given["cond"]) else 1
+    return list(_run(node.regions[taken], given["then" if taken == 0 else "else"]))
+
+
+def _while(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+    given = _grouped(node.input_groups, tensors)
+    condition, state = given["cond"], given["state"]
+    while bool(condition):
+        condition, *state = _run(node.regions[0], [*state, *given["captured"]])
+    return list(state)
+
+
+# -- fused ops -------------------------------------------------------------------------------------
+
+
+def apply_post_ops(y: Tensor, node: Node, tensors: Sequence[Tensor]) -> Tensor:
+    """``y`` after the node's post-ops; ``tensors`` parallel to the node's inputs."""
+    for name, *parameters in node.attrs.get("post_ops", ()):
+        if name in BINARY_POST_OPS:
+            y = _BINARY[name](y, tensors[parameters[0]])
+        else:
+            y = _UNARY[name](y, *parameters)
+    return y
+
+
+_UNARY: dict[str, Any] = {
+    "relu": F.relu,
+    "clip": lambda y, lo, hi: paddle.clip(y, lo, hi),
+    "leaky_relu": F.leaky_relu,
+    "elu": F.elu,
+    "sigmoid": F.sigmoid,
+    "tanh": paddle.tanh,
+    "gelu": F.gelu,
+    "gelu_tanh": lambda y: F.gelu(y, approximate=True),
+    "swish": lambda y, beta: y * F.sigmoid(beta * y),
+    "hardswish": F.hardswish,
+    "hardsigmoid": F.hardsigmoid,
+    "mish": F.mish,
+    "abs": paddle.abs,
+    "sqrt": paddle.sqrt,
+    "exp": paddle.exp,
+    "square": paddle.square,
+    "linear": lambda y, a, b: y * a + b,
+}
+
+_BINARY: dict[str, Any] = {
+    "add": paddle.add,
+    "sub": paddle.subtract,
+    "mul": paddle.multiply,
+    "div": paddle.divide,
+    "max": paddle.maximum,
+    "min": paddle.minimum,
+}
+
+
+def _conv2d(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+    x, w, b = tensors[:3]
+    a = node.attrs
+    y = F.conv2d(x, w, b, a["strides"], a["paddings"], a["dilations"], a["groups"])
+    return [apply_post_ops(y, node, tensors)]
+
+
+def _conv2d_transpose(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+    x, w, b = tensors[:3]
+    a = node.attrs
+    y = F.conv2d_transpose(x, w, None, a["strides"], 0, groups=a["groups"], dilation=a["dilations"])
+    y = _pad2d(y, [-side for side in a["paddings"]], 0.0)
+    if b is not None:
+        y = y + b.reshape([1, -1, 1, 1])
+    return [apply_post_ops(y, node, tensors)]
+
+
+def _pad2d(x: Tensor, sides: Sequence[int], value: float) -> Tensor:
+    """``x`` [N, C, H, W] with top, bottom, left, right added; negative sides are cut off."""
+    top, bottom, left, right = sides
+    height, width = x.shape[2:]
+    x = x[:, :, max(-top, 0) : height + min(bottom, 0), max(-left, 0) : width + min(right, 0)]
+    added = [max(left, 0), max(right, 0), max(top, 0), max(bottom, 0)]
+    return F.pad(x, added, value=value) if any(added) else x
+
+
+def _pool2d(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+    x = tensors[0]
+    a = node.attrs
+    kernel, strides, paddings = a["kernel"], a["strides"], a["paddings"]
+    if a["mode"] == "max":
+        return [F.max_pool2d(_pad2d(x, paddings, -math.inf), kernel, strides)]
+    y = F.avg_pool2d(_pad2d(x, paddings, 0.0), kernel, strides)
+    if a["mode"] == "avg":
+        inside = _pad2d(paddle.ones([1, 1, *x.shape[2:]], x.dtype), paddings, 0.0)
+        y = y / F.avg_pool2d(inside, kernel, strides)
+    return [y]
+
+
+def _linear(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+    x, w, b = tensors[:3]
+    y = paddle.matmul(x, w)
+    if b is not None:
+        y = y + b
+    return [apply_post_ops(y, node, tensors)]
+
+
+def _matmul(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+    a = node.attrs
+    y = paddle.matmul(tensors[0], tensors[1], a["transpose_x"], a["transpose_y"])
+    return [apply_post_ops(y, node, tensors)]
+
+
+def _attention(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+    q, k, v, mask = tensors[:4]
+    heads_inside = node.attrs["layout"] == "BSHD"
+    if heads_inside:
+        q, k, v = (paddle.transpose(t, [0, 2, 1, 3]) for t in (q, k, v))
+    scores = paddle.matmul(q * node.attrs["scale"], k, transpose_y=True)
+    if mask is not None:
+        scores = scores + mask
+    y = paddle.matmul(F.softmax(scores), v)
+    return [paddle.transpose(y, [0, 2, 1, 3]) if heads_inside else y]
+
+
+def _add_layer_norm(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+    x, y, scale, bias = tensors[:4]
+    total = x + y
+    shape = total.shape[node.attrs["begin_norm_axis"] :]
+    scale, bias = (None if t is None else t.reshape(shape) for t in (scale, bias))
+    return [F.layer_norm(total, shape, scale, bias, node.attrs["epsilon"]), total]
+
+
+def _elementwise(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+    return [apply_post_ops(tensors[0], node, tensors)]
+
+
+def _reshape(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+    shape = node.attrs.get("shape")
+    if not isinstance(shape, list):
+        return _eager_call(node, tensors)
+    return [paddle.reshape(tensors[0], shape)]
+
+
+_SPECIAL: dict[str, Any] = {
+    "if": _if,
+    "while": _while,
+    "fused_conv2d": _conv2d,
+    "fused_conv2d_transpose": _conv2d_transpose,
+    "fused_pool2d": _pool2d,
+    "linear": _linear,
+    "fused_matmul": _matmul,
+    "attention": _attention,
+    "add_layer_norm": _add_layer_norm,
+    "fused_elementwise": _elementwise,
+    "reshape": _reshape,
+}
