@@ -1,0 +1,109 @@
+"""The private names of Paddle that the engines rely on, and nothing else.
+
+Checked on PaddlePaddle 3.1.1 and 3.3.1.  A missing name raises UnsupportedPaddleError on import.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import UnsupportedPaddleError
+
+try:
+    import paddle
+    from paddle.base import core
+    from paddle.pir.core import program_guard
+
+    serialize_pir_program = core.serialize_pir_program
+    set_math_threads: Callable[[int], None] = core.set_num_threads
+    IrMapping = paddle.pir.IrMapping
+    _fetch: Callable[..., Any] = getattr(paddle._pir_ops, "fetch")  # noqa: B009 - not in stubs
+    _EagerTensor = core.eager.Tensor
+except (ImportError, AttributeError) as error:
+    raise UnsupportedPaddleError(f"PaddlePaddle lacks a name the engines need: {error}") from error
+
+__all__ = [
+    "adopt_array",
+    "clone_with_fetches",
+    "config_method",
+    "copy_tensor",
+    "has_onednn",
+    "math_threads",
+    "paddle",
+    "serialize_pir_program",
+    "set_math_threads",
+]
+
+
+def clone_with_fetches(program: Any, values: Sequence[Any], names: Sequence[str]) -> Any:
+    """A copy of ``program`` that hands out ``values`` (``pir.Value`` of ``program``) by ``names``.
+
+    Touches the process-wide current program: hold ``STATIC_LOCK``.
+    """
+    mapping = IrMapping()
+    clone = program.clone(mapping)
+    for op in clone.global_block().ops:
+        if op.name() == "builtin.parameter":
+            op.result(0).persistable = True  # loading skips the others: non-persistable buffers
+    with program_guard(clone):
+        for index, (value, name) in enumerate(zip(values, names)):
+            _fetch(mapping.look_up(value), name, index).persistable = True
+    return clone
+
+
+def copy_tensor(tensor: Any) -> Any:
+    """A new CPU tensor with the content of ``tensor``; no gradient, no AMP cast, 2 µs."""
+    return tensor._copy_to(paddle.CPUPlace(), True)
+
+
+def adopt_array(array: np.ndarray) -> Any:
+    """A tensor that owns ``array`` from now on; nothing is copied."""
+    return _EagerTensor(
+        value=array,
+        place=paddle.CPUPlace(),
+        persistable=False,
+        zero_copy=True,
+        name="",
+        stop_gradient=True,
+    )
+
+
+def has_onednn() -> bool:
+    """Whether this build of Paddle contains oneDNN (the aarch64 wheels do not)."""
+    compiled: Callable[[], bool] | None = getattr(core, "is_compiled_with_onednn", None)
+    return bool((compiled or core.is_compiled_with_mkldnn)())
+
+
+def config_method(config: Any, name: str) -> Any:
+    """Method ``name`` of an inference Config, e.g. ``"enable_onednn"``; 3.1 says ``mkldnn``."""
+    return getattr(config, name, None) or getattr(config, name.replace("onednn", "mkldnn"))
+
+
+def _openmp_getter() -> Callable[[], int] | None:
+    """``omp_get_max_threads`` of the OpenMP library that Paddle itself uses, if found."""
+    names = {"win32": "libiomp5md.dll", "darwin": "libomp.dylib"}
+    folder = os.path.join(os.path.dirname(paddle.__file__), "libs")
+    path = os.path.join(folder, names.get(sys.platform, "libiomp5.so"))
+    if not os.path.exists(path):
+        return None
+    getter: Callable[[], int] = ctypes.CDLL(path).omp_get_max_threads
+    return getter
+
+
+_openmp_threads = _openmp_getter()
+
+
+def math_threads() -> int:
+    """Threads that Paddle's CPU kernels use when called from this thread.
+
+    Read from OpenMP; where Paddle ships none, what Paddle took from the environment at import.
+    """
+    if _openmp_threads is not None:
+        return _openmp_threads()
+    return int(os.environ.get("OMP_NUM_THREADS") or 1)

@@ -1,0 +1,183 @@
+"""Paddle Inference on CPU as an engine: plain, and with oneDNN."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from ..capture.program import CapturedProgram, Slot
+from ..errors import EngineError
+from ..options import options
+from . import _paddle as pd
+from . import paddle_inference_safety as safety
+from .paddle_inference_config import PredictorSettings, make_config, usable_cores
+from .paddle_inference_export import ExportedModel, exported
+from .paddle_inference_run import PredictorExecutable, error_summary
+from .probe_client import PROBE, ProbeUnavailable
+
+#: Bytes of one element of what a predictor takes.
+_ITEM_BYTES = {
+    "bool": 1,
+    "uint8": 1,
+    "int8": 1,
+    "int16": 2,
+    "float16": 2,
+    "bfloat16": 2,
+    "int32": 4,
+    "float32": 4,
+    "int64": 8,
+    "float64": 8,
+}
+#: Merges equal outputs into one, which the predictor then cannot find.
+_CSE = "common_subexpression_elimination_pass"
+#: Probe verdicts remembered; the oldest goes.
+_MAX_VERDICTS = 64
+
+
+class PaddleInference:
+    """Builds predictors.  Settings: ``onednn`` (bool) and ``threads`` (int, at least 1)."""
+
+    name = "paddle_inference"
+
+    def __init__(self) -> None:
+        self._verdicts: dict[tuple[Any, ...], str | None] = {}
+        self._verdicts_lock = threading.Lock()
+
+    def unavailable(self) -> str | None:
+        """Why this engine cannot be used on this machine, or None when it can."""
+        inference = getattr(pd.paddle, "inference", None)
+        if inference is None:
+            return "this build of Paddle has no paddle.inference"
+        for name in ("Config", "create_predictor", "Predictor"):
+            if not hasattr(inference, name):
+                return f"paddle.inference of Paddle {pd.paddle.__version__} has no {name}"
+        for name in ("enable_new_ir", "enable_new_executor", "delete_pass"):
+            if not hasattr(inference.Config, name):
+                return f"paddle.inference.Config of Paddle {pd.paddle.__version__} has no {name}"
+        return None
+
+    def candidates(self, captured: CapturedProgram) -> list[dict[str, Any]]:
+        """The settings worth trying for this program, most promising first."""
+        threads = options.threads or usable_cores()
+        plain = {"onednn": False, "threads": threads}
+        names = safety.op_names(captured)
+        empty = any(0 in slot.shape for slot in captured.inputs)  # oneDNN: std::exception
+        if not pd.has_onednn() or empty or not safety.gains_from_onednn(names):
+            return [plain]
+        if safety.unproven(names) and not options.probe_in_child:
+            return [plain]
+        return [{"onednn": True, "threads": threads}, plain]
+
+    def build(self, captured: CapturedProgram, settings: dict[str, Any]) -> PredictorExecutable:
+        """Builds one candidate.
+
+        Raises:
+            EngineError: the settings are wrong, the program has a dtype a predictor does not
+                take, the probe child found it to be dangerous, or Paddle refused it.
+        """
+        wanted = _checked(settings)
+        for slot in (*captured.inputs, *captured.outputs):
+            if slot.dtype not in _ITEM_BYTES:
+                raise EngineError(f"{self.name}: '{slot.name}' has dtype {slot.dtype}")
+        names = safety.op_names(captured)
+        notes = [f"Paddle Inference {pd.paddle.__version__}, {wanted['threads']} thread(s)"]
+        with exported(captured) as model:
+            left_out: tuple[str, ...] = (_CSE,) if model.predictor_outputs > 1 else ()
+            if wanted["onednn"]:
+                cures = safety.passes_to_leave_out(names)
+                left_out += cures
+                notes += [f"without {name}: it breaks an op of this program" for name in cures]
+                notes.append(f"oneDNN keeps {options.onednn_cache_capacity} input shapes")
+            final = PredictorSettings(
+                wanted["onednn"], wanted["threads"], options.onednn_cache_capacity, left_out
+            )
+            unproven = safety.unproven(names) if final.onednn else []
+            if unproven:
+                self._probe(captured, model, final, names, unproven)
+                notes.append(f"tried in a child process first, because of {', '.join(unproven)}")
+            predictor = _create(model, final)
+        return PredictorExecutable(
+            predictor,
+            engine=self.name + ("+onednn" if final.onednn else ""),
+            input_names=[slot.name for slot in captured.inputs],
+            output_order=model.output_order,
+            per_thread_caches=final.onednn,
+            nbytes=_held_bytes(captured, model, final),
+            notes=notes,
+        )
+
+    def _probe(
+        self,
+        captured: CapturedProgram,
+        model: ExportedModel,
+        settings: PredictorSettings,
+        names: tuple[str, ...],
+        unproven: list[str],
+    ) -> None:
+        """Raises EngineError unless the child process survives this predictor.
+
+        What it finds holds for all shapes of one sequence of ops.
+        """
+        about = f"{self.name}+onednn: {', '.join(unproven)} may be unsafe under oneDNN"
+        if not options.probe_in_child:
+            raise EngineError(f"{about}, and options.probe_in_child is off")
+        key = (names, settings)
+        if key not in self._verdicts:
+            request = {
+                "model": model.model,
+                "params": model.params,
+                "settings": settings.to_dict(),
+                "inputs": [(s.name, s.shape, s.dtype) for s in captured.inputs],
+            }
+            try:
+                wrong = PROBE.ask(request, options.compile_timeout_s)
+            except ProbeUnavailable as error:
+                raise EngineError(f"{about}, and cannot be probed: {error}") from error
+            with self._verdicts_lock:
+                while len(self._verdicts) >= _MAX_VERDICTS:
+                    del self._verdicts[next(iter(self._verdicts))]
+                self._verdicts[key] = wrong
+        verdict = self._verdicts.get(key)
+        if verdict is not None:
+            raise EngineError(f"{about}; in a child process it {verdict}")
+
+
+def _checked(settings: dict[str, Any]) -> dict[str, Any]:
+    """``settings`` if they are what this engine takes; EngineError otherwise."""
+    if set(settings) != {"onednn", "threads"}:
+        raise EngineError(f"paddle_inference: settings need onednn and threads, got {settings}")
+    if type(settings["threads"]) is not int or settings["threads"] < 1:
+        raise EngineError(f"paddle_inference: threads must be at least 1, got {settings}")
+    if settings["onednn"] and not pd.has_onednn():
+        raise EngineError("paddle_inference: this build of Paddle has no oneDNN")
+    return settings
+
+
+def _create(model: ExportedModel, settings: PredictorSettings) -> Any:
+    """A predictor; this thread's and MKL's number of threads is what it was.
+
+    The interpreter lock is free meanwhile.
+    """
+    threads = pd.math_threads()
+    try:
+        config = make_config(model.model, model.params, settings)
+        return pd.paddle.inference.create_predictor(config)
+    except Exception as error:
+        raise EngineError(f"paddle_inference: {error_summary(error)}") from error
+    finally:
+        pd.set_math_threads(threads)
+
+
+def _held_bytes(
+    captured: CapturedProgram, model: ExportedModel, settings: PredictorSettings
+) -> int:
+    """An estimate: parameters (oneDNN keeps them in its own layout too), inputs and outputs."""
+    ends = sum(_slot_bytes(slot) for slot in (*captured.inputs, *captured.outputs))
+    return model.parameter_bytes * (2 if settings.onednn else 1) + ends
+
+
+def _slot_bytes(slot: Slot) -> int:
+    count = 1
+    for size in slot.shape:
+        count *= max(size, 1)
+    return count * _ITEM_BYTES[slot.dtype]
