@@ -1,0 +1,117 @@
+// Matrix products: with constant weights as one flat product, otherwise batched on strides.
+#include <algorithm>
+#include <stdexcept>
+
+#include "builder.h"
+
+namespace pfb {
+namespace {
+
+// Leading ones until the shape has `rank` dimensions.
+Dims Padded(Dims shape, std::size_t rank) {
+  shape.insert(shape.begin(), rank - shape.size(), 1);
+  return shape;
+}
+
+// Whether one of the last two dimensions is contiguous, which fast products require.
+bool HasUnitStride(const Desc& desc) {
+  if (!IsStrided(desc)) return false;
+  const Dims strides = desc.get_strides();
+  return strides[strides.size() - 1] == 1 || strides[strides.size() - 2] == 1;
+}
+
+}  // namespace
+
+int PlanBuilder::MatMul(int a, int b, int bias, const PostOps& post_ops) {
+  const bool flat = IsConstant(b) && shape(b).size() == 2 && shape(a).size() >= 2;
+  return flat ? Flattened(a, b, bias, post_ops) : Batched(a, b, bias, post_ops);
+}
+
+// [..., K] x [K, N] is one product of all rows; post-op operands are flattened with it.
+int PlanBuilder::Flattened(int a, int b, int bias, const PostOps& post_ops) {
+  Dims out = shape(a);
+  out.back() = shape(b)[1];
+  const auto rows = static_cast<dnnl::memory::dim>(ElementCount(shape(a)) / shape(a).back());
+  PostOps flat_ops = post_ops;
+  for (PostOp& op : flat_ops) {
+    if (op.value < 0) continue;
+    const Dims operand = shape(op.value);
+    if (operand == out) {
+      op.value = Reshape(op.value, {rows, out.back()});
+    } else if (ElementCount(operand) == operand.back()) {
+      op.value = Reshape(op.value, {1, operand.back()});
+    } else {
+      return Batched(a, b, bias, post_ops);
+    }
+  }
+  const int flat = Reshape(RowMajorOf(a), {rows, shape(a).back()});
+  return Reshape(Batched(flat, b, bias, flat_ops), out);
+}
+
+int PlanBuilder::Batched(int a, int b, int bias, const PostOps& post_ops, const Desc& layout) {
+  const std::size_t rank = std::max(shape(a).size(), shape(b).size());
+  a = Reshape(a, Padded(shape(a), rank));
+  b = Reshape(b, Padded(shape(b), rank));
+  Dims out = shape(a);
+  for (std::size_t i = 0; i + 2 < rank; ++i) out[i] = std::max(out[i], shape(b)[i]);
+  out.back() = shape(b).back();
+  if (!HasUnitStride(desc(a))) a = RowMajorOf(a);
+  if (!HasUnitStride(desc(b)) && !IsConstant(b)) b = RowMajorOf(b);
+  PostOps ops = post_ops;
+  for (PostOp& op : ops) {
+    if (op.value >= 0) op.value = Reshape(op.value, Padded(shape(op.value), rank));
+  }
+  Dims bias_shape(rank, 1);
+  bias_shape.back() = out.back();
+  const Desc bias_desc = bias < 0 ? Desc() : RowMajor(bias_shape, dnnl::memory::data_type::f32);
+  const Desc out_desc = layout.get_ndims() > 0 ? layout : RowMajor(out, DType::kFloat32);
+  const auto describe = [&](const PostOps& fused) {
+    const Desc weights = IsConstant(b) ? AnyLayout(shape(b)) : desc(b);
+    const auto attributes = Attributes(fused, out);
+    return bias < 0 ? dnnl::matmul::primitive_desc(engine_, desc(a), weights, out_desc, attributes)
+                    : dnnl::matmul::primitive_desc(engine_, desc(a), weights, bias_desc, out_desc,
+                                                   attributes);
+  };
+  auto pd = describe(ops);
+  if (IsReference(pd.impl_info_str())) {
+    a = RowMajorOf(a);
+    if (!IsConstant(b)) b = RowMajorOf(b);
+    pd = describe(ops);
+  }
+  PostOps separate;
+  if (IsReference(pd.impl_info_str()) && !ops.empty()) {
+    separate = ops;
+    ops.clear();
+    pd = describe(ops);
+  }
+  Arguments arguments = {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, InLayout(b, pd.weights_desc())}};
+  if (bias >= 0) arguments.emplace_back(DNNL_ARG_BIAS, Reshape(RowMajorOf(bias), bias_shape));
+  int result = SumTarget(ops, pd.dst_desc());
+  AppendPostOpArguments(ops, pd.get_primitive_attr(), arguments);
+  if (result < 0) result = NewValue(pd.dst_desc(), DType::kFloat32);
+  arguments.emplace_back(DNNL_ARG_DST, result);
+  AddPrimitive(pd, std::move(arguments));
+  return ApplySeparately(result, separate);
+}
+
+int PlanBuilder::Attention(int q, int k, int v, int mask, float scale, bool heads_inside) {
+  const int rank = static_cast<int>(shape(q).size());
+  std::vector<int> transposed(static_cast<std::size_t>(rank));
+  for (int i = 0; i < rank; ++i) transposed[static_cast<std::size_t>(i)] = i;
+  std::swap(transposed[static_cast<std::size_t>(rank) - 1],
+            transposed[static_cast<std::size_t>(rank) - 2]);
+  PostOps post_ops = {{"linear", scale, 0.0F, -1}};
+  if (mask >= 0) post_ops.push_back({"add", 0.0F, 0.0F, mask});
+  const int scores = Batched(q, Permute(k, transposed), -1, post_ops);
+  Desc layout;
+  if (heads_inside) {
+    Dims out = shape(q);
+    out.back() = shape(v).back();
+    const auto depth = out[3];
+    const auto row = out[1] * depth;
+    layout = Desc(out, dnnl::memory::data_type::f32, Dims{out[2] * row, depth, row, 1});
+  }
+  return Batched(Softmax(scores, rank - 1, false), v, -1, {}, layout);
+}
+
+}  // namespace pfb

@@ -1,0 +1,346 @@
+#include "builder.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "parallel.h"
+#include "plan.h"
+#include "strided_copy.h"
+
+namespace pfb {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+
+std::size_t Aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+PlanBuilder::PlanBuilder(BuilderSettings settings)
+    : settings_(settings), engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
+
+// -- values and storages --------------------------------------------------------------------------
+
+int PlanBuilder::AddValue(const Desc& desc, DType dtype, int storage) {
+  values_.push_back({desc, dtype, storage});
+  return static_cast<int>(values_.size()) - 1;
+}
+
+int PlanBuilder::NewValue(const Desc& desc, DType dtype) {
+  Storage storage;
+  storage.bytes = desc.get_size();
+  storages_.push_back(std::move(storage));
+  return AddValue(desc, dtype, static_cast<int>(storages_.size()) - 1);
+}
+
+int PlanBuilder::View(int value, const Desc& desc) {
+  return AddValue(desc, values_[value].dtype, values_[value].storage);
+}
+
+int PlanBuilder::Input(const Dims& shape, DType dtype) {
+  const int value = NewValue(RowMajor(shape, dtype), dtype);
+  storage(value).kind = Storage::Kind::kInput;
+  storage(value).index = inputs_++;
+  return value;
+}
+
+int PlanBuilder::Constant(const void* data, const Dims& shape, DType dtype, bool borrowed) {
+  const int value = NewValue(RowMajor(shape, dtype), dtype);
+  storage(value).kind = Storage::Kind::kConstant;
+  storage(value).data = data;
+  storage(value).borrowed = borrowed;
+  return value;
+}
+
+void PlanBuilder::Output(int value) { outputs_.push_back(value); }
+
+bool PlanBuilder::IsConstant(int value) const {
+  return storages_[values_[value].storage].kind == Storage::Kind::kConstant;
+}
+
+bool PlanBuilder::CanOverwrite(int value) const {
+  const Storage& storage = storages_[values_[value].storage];
+  const Desc& layout = values_[value].desc;
+  return storage.kind == Storage::Kind::kArena && layout.get_submemory_offset() == 0 &&
+         layout.get_size() == storage.bytes;
+}
+
+std::string PlanBuilder::Describe(int value) const {
+  const Desc& layout = values_[value].desc;
+  std::string text = Name(values_[value].dtype);
+  text += "[";
+  const Dims shape = layout.get_dims();
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    text += (i ? "," : "") + std::to_string(shape[i]);
+  }
+  text += "]";
+  if (IsRowMajor(layout)) return text;
+  if (!IsStrided(layout)) return text + " blocked";
+  return text + (IsDense(layout) ? " permuted" : " strided");
+}
+
+// -- layouts --------------------------------------------------------------------------------------
+
+int PlanBuilder::InLayout(int value, const Desc& wanted) {
+  if (desc(value) == wanted) return value;
+  for (const int other : layouts_[value]) {
+    if (desc(other) == wanted) return other;
+  }
+  if (IsRowMajor(wanted) && IsRowMajor(desc(value)) && desc(value).get_submemory_offset() == 0) {
+    return View(value, wanted);
+  }
+  int made;
+  if (IsConstant(value)) {
+    made = Packed(value, wanted);
+  } else {
+    made = NewValue(wanted, values_[value].dtype);
+    CopyStep(value, made);
+  }
+  layouts_[value].push_back(made);
+  return made;
+}
+
+void PlanBuilder::CopyStep(int from, int to) {
+  const Desc& source = desc(from);
+  const Desc& destination = desc(to);
+  const std::string name = std::move(step_name_);
+  step_name_ = "reorder";
+  if (Computable(values_[from].dtype)) {
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    const dnnl::reorder::primitive_desc pd(engine_, source, engine_, destination, attributes);
+    AddPrimitive(pd, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+  } else {
+    AddKernel({{0, from}, {1, to}},
+              StridedCopy(source.get_dims(), source.get_strides(), destination.get_strides(),
+                          SizeOf(values_[from].dtype)));
+  }
+  step_name_ = name;
+}
+
+int PlanBuilder::RowMajorOf(int value) {
+  if (IsRowMajor(desc(value))) {
+    const Desc plain = RowMajor(shape(value), values_[value].dtype);
+    if (desc(value) == plain || desc(value).get_submemory_offset() != 0) return value;
+    return View(value, plain);
+  }
+  return InLayout(value, RowMajor(shape(value), values_[value].dtype));
+}
+
+int PlanBuilder::CompactOf(int value) {
+  if (IsDense(desc(value)) && desc(value).get_submemory_offset() == 0) return value;
+  return InLayout(value, Compact(desc(value)));
+}
+
+// -- constants ------------------------------------------------------------------------------------
+
+const ContentHash& PlanBuilder::HashOf(Storage& storage) {
+  if (!storage.hash) storage.hash = HashBytes(storage.data, storage.bytes);
+  return *storage.hash;
+}
+
+int PlanBuilder::Packed(int value, const Desc& wanted) {
+  const Desc from = desc(value);
+  Storage source = storage(value);
+  Storage packed;
+  packed.kind = Storage::Kind::kConstant;
+  packed.bytes = wanted.get_size();
+  packed.packed = ConstantCache::Instance().Get(HashOf(source), from, wanted, [&] {
+    const auto* bytes = source.packed ? source.packed->get_data_handle() : source.data;
+    dnnl::memory plain(from, engine_, const_cast<void*>(static_cast<const void*>(bytes)));
+    dnnl::memory result(wanted, engine_);
+    dnnl::reorder(plain, result).execute(stream_, plain, result);
+    stream_.wait();
+    return result;
+  });
+  // A packed constant packed again is known by its own bytes.
+  packed.data = packed.packed->get_data_handle();
+  storages_.push_back(std::move(packed));
+  return AddValue(wanted, values_[value].dtype, static_cast<int>(storages_.size()) - 1);
+}
+
+// Copies the caller's bytes, which are promised only until Finish, into the cache.
+void PlanBuilder::Materialise(int value) {
+  Storage& held = storage(value);
+  if (held.kind != Storage::Kind::kConstant || held.packed || held.borrowed) return;
+  const Desc bytes({static_cast<dnnl::memory::dim>(held.bytes)}, dnnl::memory::data_type::u8,
+                   dnnl::memory::format_tag::a);
+  held.packed = ConstantCache::Instance().Get(HashOf(held), bytes, bytes, [&] {
+    dnnl::memory copy(bytes, engine_);
+    std::copy_n(static_cast<const char*>(held.data), held.bytes,
+                static_cast<char*>(copy.get_data_handle()));
+    return copy;
+  });
+}
+
+int PlanBuilder::PlainVector(int value) {
+  const int plain = RowMajorOf(value);
+  const auto count = ElementCount(shape(plain));
+  return Reshape(plain, {static_cast<dnnl::memory::dim>(count)});
+}
+
+// -- steps ----------------------------------------------------------------------------------------
+
+void PlanBuilder::Touch(int value) {
+  Materialise(value);
+  Storage& touched = storage(value);
+  const int step = static_cast<int>(steps_.size());
+  touched.first_step = std::min(touched.first_step, step);
+  touched.last_step = std::max(touched.last_step, step);
+}
+
+void PlanBuilder::AddStep(Step step) {
+  for (const auto& [role, value] : step.arguments) Touch(value);
+  if (step.name.empty()) step.name = step_name_;
+  steps_.push_back(std::move(step));
+}
+
+void PlanBuilder::AddKernel(Arguments arguments, Kernel kernel) {
+  Step step;
+  step.arguments = std::move(arguments);
+  step.implementation = "kernel";
+  step.kernel = std::move(kernel);
+  AddStep(std::move(step));
+}
+
+std::vector<int> PlanBuilder::Host(const std::string& name, const std::vector<int>& inputs,
+                                   const std::vector<std::pair<Dims, DType>>& outputs,
+                                   HostFunction function) {
+  Step step;
+  for (const int input : inputs) step.arguments.emplace_back(0, RowMajorOf(input));
+  step.host_inputs = inputs.size();
+  std::vector<int> results;
+  for (const auto& [shape, dtype] : outputs) {
+    const int value = NewValue(RowMajor(shape, dtype), dtype);
+    storage(value).kind = Storage::Kind::kHandle;
+    storage(value).index = handles_++;
+    results.push_back(value);
+    step.arguments.emplace_back(0, value);
+  }
+  step.name = name;
+  step.implementation = "host";
+  step.host = std::move(function);
+  AddStep(std::move(step));
+  return results;
+}
+
+// -- attributes -----------------------------------------------------------------------------------
+
+dnnl::primitive_attr PlanBuilder::Attributes(const PostOps& post_ops, const Dims& destination) {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  dnnl::post_ops chain;
+  for (const PostOp& op : post_ops) {
+    const dnnl::algorithm binary = BinaryAlgorithm(op.kind);
+    if (op.kind == "sum") {
+      chain.append_sum(1.0F);
+    } else if (binary != dnnl::algorithm::undef) {
+      const bool full = shape(op.value) == destination;
+      chain.append_binary(binary, full ? AnyLayout(destination)
+                                       : RowMajor(shape(op.value), values_[op.value].dtype));
+    } else {
+      chain.append_eltwise(EltwiseAlgorithm(op.kind), op.alpha, op.beta);
+    }
+  }
+  attributes.set_post_ops(chain);
+  return attributes;
+}
+
+void PlanBuilder::AppendPostOpArguments(const PostOps& post_ops, const dnnl::primitive_attr& chosen,
+                                        Arguments& arguments) {
+  const dnnl::post_ops chain = chosen.get_post_ops();
+  for (int i = 0; i < static_cast<int>(post_ops.size()); ++i) {
+    if (BinaryAlgorithm(post_ops[i].kind) == dnnl::algorithm::undef) continue;
+    dnnl::algorithm algorithm;
+    Desc wanted;
+    chain.get_params_binary(i, algorithm, wanted);
+    arguments.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(i) | DNNL_ARG_SRC_1,
+                           InLayout(post_ops[i].value, wanted));
+  }
+}
+
+int PlanBuilder::SumTarget(const PostOps& post_ops, const Desc& wanted) {
+  for (const PostOp& op : post_ops) {
+    if (op.kind != "sum") continue;
+    const int target = InLayout(op.value, wanted);
+    if (!CanOverwrite(target)) throw std::logic_error("a sum post-op on memory that must stay");
+    return AddValue(wanted, DType::kFloat32, values_[target].storage);
+  }
+  return -1;
+}
+
+// -- finishing ------------------------------------------------------------------------------------
+
+// Results are written straight into the caller's memory where the value owns its storage; views,
+// constants, inputs and values in other layouts are copied there by a last step.
+void PlanBuilder::BindOutputs() {
+  if (outputs_bound_) return;
+  outputs_bound_ = true;
+  step_name_ = "output";
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    int value = RowMajorOf(outputs_[i]);
+    const bool whole =
+        desc(value).get_submemory_offset() == 0 && desc(value).get_size() == storage(value).bytes;
+    const auto kind = storage(value).kind;
+    const bool taken = std::any_of(outputs_.begin(), outputs_.begin() + i, [&](int earlier) {
+      return values_[earlier].storage == values_[value].storage;
+    });
+    const bool own = kind == Storage::Kind::kArena || kind == Storage::Kind::kHandle;
+    if (!own || !whole || taken) {
+      const int copy = NewValue(RowMajor(shape(value), values_[value].dtype), values_[value].dtype);
+      AddKernel({{0, value}, {1, copy}},
+                StridedCopy(shape(value), desc(value).get_strides(), desc(copy).get_strides(),
+                            SizeOf(values_[value].dtype)));
+      value = copy;
+    }
+    if (storage(value).kind == Storage::Kind::kArena) {
+      storage(value).kind = Storage::Kind::kOutput;
+      storage(value).index = static_cast<int>(i);
+    }
+    outputs_[i] = value;
+  }
+}
+
+std::vector<Lifetime> PlanBuilder::Lifetimes() {
+  BindOutputs();
+  std::vector<Lifetime> lifetimes;
+  for (const Storage& storage : storages_) {
+    if (storage.kind == Storage::Kind::kArena && storage.last_step >= 0) {
+      lifetimes.push_back({Aligned(storage.bytes), storage.first_step, storage.last_step});
+    }
+  }
+  return lifetimes;
+}
+
+std::unique_ptr<Plan> PlanBuilder::Finish(const std::vector<std::size_t>& offsets,
+                                          std::size_t arena_bytes) {
+  BindOutputs();
+  std::size_t next = 0;
+  for (Storage& storage : storages_) {
+    if (storage.kind != Storage::Kind::kArena || storage.last_step < 0) continue;
+    if (next == offsets.size()) throw std::invalid_argument("fewer offsets than lifetimes");
+    storage.offset = offsets[next++];
+    if (storage.offset % kAlignment != 0 || storage.offset + storage.bytes > arena_bytes) {
+      throw std::invalid_argument("an offset is not aligned or lies outside the arena");
+    }
+  }
+  if (next != offsets.size()) throw std::invalid_argument("more offsets than lifetimes");
+  for (Storage& storage : storages_) {
+    const bool unused_copy = storage.kind == Storage::Kind::kConstant && storage.last_step < 0;
+    if (unused_copy) storage.packed.reset();
+  }
+  PlanData data;
+  data.engine = engine_;
+  data.values = std::move(values_);
+  data.storages = std::move(storages_);
+  data.steps = std::move(steps_);
+  data.outputs = std::move(outputs_);
+  data.arena_bytes = Aligned(arena_bytes);
+  data.scratchpad_bytes = Aligned(scratchpad_bytes_);
+  data.threads = settings_.threads;
+  return std::make_unique<Plan>(std::move(data));
+}
+
+}  // namespace pfb

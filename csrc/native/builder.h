@@ -1,0 +1,175 @@
+// Builds a plan: one method per operation, each choosing layouts and creating primitives once.
+//
+// Values are named by small integers.  A method takes the values an operation reads and returns
+// the value it makes.  Layouts are free: a value keeps whatever layout the primitive that made it
+// chose, and a reorder is inserted only where a consumer cannot take that layout (and only once
+// per value and layout).
+//
+// A builder may be used by one thread at a time.  It needs no Python state.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "post_ops.h"
+#include "step.h"
+#include "value.h"
+
+namespace pfb {
+
+class Plan;
+
+struct BuilderSettings {
+  int threads = 1;
+  bool channels_last = false;  // convolutions in NHWC instead of what oneDNN prefers
+};
+
+struct ConvolutionSpec {
+  int source = -1;
+  int weights = -1;
+  int bias = -1;  // -1: none
+  Dims strides;
+  Dims dilations;
+  Dims pad_begin;
+  Dims pad_end;
+  int groups = 1;
+  PostOps post_ops;
+};
+
+// The lifetime of one block of the arena: bytes, first step, last step.
+struct Lifetime {
+  std::size_t bytes;
+  int first;
+  int last;
+};
+
+class PlanBuilder {
+ public:
+  explicit PlanBuilder(BuilderSettings settings);
+
+  // -- values from outside ---------------------------------------------------------------------
+  int Input(const Dims& shape, DType dtype);
+  // The bytes at `data` must stay until Finish, and for `borrowed` constants as long as the plan.
+  int Constant(const void* data, const Dims& shape, DType dtype, bool borrowed);
+  // Marks a value as the next result of the plan.
+  void Output(int value);
+
+  // -- views: no work at run time where the layout allows
+  // ------------------------------------------
+  int Reshape(int value, const Dims& shape);
+  int Permute(int value, const std::vector<int>& permutation);
+  int Slice(int value, const Dims& begin, const Dims& shape, const Dims& step);
+  int Expand(int value, const Dims& shape);
+
+  // -- computation -----------------------------------------------------------------------------
+  int Convolution(const ConvolutionSpec& spec);
+  int Deconvolution(const ConvolutionSpec& spec, const Dims& out_shape);
+  int MatMul(int a, int b, int bias, const PostOps& post_ops);
+  int Pool(int source, const std::string& kind, const Dims& kernel, const Dims& strides,
+           const Dims& pad_begin, const Dims& out_shape);
+  int Eltwise(int source, const PostOps& functions);
+  int Binary(const std::string& kind, int a, int b, const Dims& out_shape, const PostOps& post_ops);
+  int BroadcastBinary(const std::string& kind, int a, int b, const Dims& out_shape);
+  int Softmax(int source, int axis, bool log);
+  // softmax(scale * q k^T + mask) v for q, k, v of shape [..., sequence, depth]; mask is -1 or
+  // broadcasts.  `heads_inside`: the result is laid out as [batch, sequence, heads, depth].
+  int Attention(int q, int k, int v, int mask, float scale, bool heads_inside);
+  int LayerNorm(int source, int scale, int shift, float epsilon);
+  int BatchNorm(int source, int mean, int variance, int scale, int shift, float epsilon);
+  int Reduce(int source, const std::string& kind, const std::vector<int>& axes);
+  int Concat(const std::vector<int>& sources, int axis);
+  int Resize(int source, const std::string& kind, const Dims& out_shape);
+  int Embedding(int ids, int table, long long padding_index);
+  int Cast(int source, DType dtype);
+
+  // `function` is called with the addresses of row-major inputs and returns addresses of row-major
+  // outputs of the given shapes, which stay valid until the run ends.
+  std::vector<int> Host(const std::string& name, const std::vector<int>& inputs,
+                        const std::vector<std::pair<Dims, DType>>& outputs, HostFunction function);
+
+  // -- finishing -------------------------------------------------------------------------------
+  std::vector<Lifetime> Lifetimes();
+  std::unique_ptr<Plan> Finish(const std::vector<std::size_t>& offsets, std::size_t arena_bytes);
+
+  // -- asking ----------------------------------------------------------------------------------
+  int StorageOf(int value) const { return values_[value].storage; }
+  bool IsConstant(int value) const;
+  // Whether a sum post-op may write the storage of `value`: it is the arena's, and the whole of it.
+  bool CanOverwrite(int value) const;
+  std::string Describe(int value) const;
+  // The name that following steps carry in reports.
+  void SetStepName(std::string name) { step_name_ = std::move(name); }
+
+ private:
+  using Arguments = std::vector<std::pair<int, int>>;
+
+  int AddValue(const Desc& desc, DType dtype, int storage);
+  int NewValue(const Desc& desc, DType dtype);
+  int View(int value, const Desc& desc);
+  const Desc& desc(int value) const { return values_[value].desc; }
+  Dims shape(int value) const { return values_[value].desc.get_dims(); }
+  Storage& storage(int value) { return storages_[values_[value].storage]; }
+
+  // The same tensor in another layout; the value itself when it has that layout.
+  int InLayout(int value, const Desc& desc);
+  int Packed(int value, const Desc& desc);
+  int RowMajorOf(int value);
+  int CompactOf(int value);
+  // A constant per-channel vector for normalisation: float32, plain.
+  int PlainVector(int value);
+
+  const ContentHash& HashOf(Storage& storage);
+  void Materialise(int value);
+  void Touch(int value);
+  void AddStep(Step step);
+  void AddKernel(Arguments arguments, Kernel kernel);
+  template <typename PrimitiveDesc>
+  void AddPrimitive(const PrimitiveDesc& pd, Arguments arguments);
+  void CopyStep(int from, int to);
+  int Flattened(int a, int b, int bias, const PostOps& post_ops);
+  // `layout` of the result; row-major when empty.
+  int Batched(int a, int b, int bias, const PostOps& post_ops, const Desc& layout = Desc());
+
+  // Attributes with user scratchpad and `post_ops`; appends the values they read to `arguments`.
+  // `destination`: shape of the result, to tell full-size operands (any layout) from broadcast.
+  dnnl::primitive_attr Attributes(const PostOps& post_ops, const Dims& destination);
+  // After the primitive chose: binary operands in the layouts it wants.
+  void AppendPostOpArguments(const PostOps& post_ops, const dnnl::primitive_attr& chosen,
+                             Arguments& arguments);
+  // The value a "sum" post-op adds to, ready to be overwritten in layout `desc`; -1 without one.
+  int SumTarget(const PostOps& post_ops, const Desc& desc);
+  // Applies `post_ops` as steps of their own, where a primitive could not take them.
+  int ApplySeparately(int value, const PostOps& post_ops);
+  // The channels-last or free layout that convolutions ask for.
+  Desc ConvolutionLayout(const Dims& shape) const;
+
+  BuilderSettings settings_;
+  dnnl::engine engine_;
+  dnnl::stream stream_;
+  std::vector<Value> values_;
+  std::vector<Storage> storages_;
+  std::vector<Step> steps_;
+  std::vector<int> outputs_;
+  std::map<int, std::vector<int>> layouts_;  // value -> the same tensor in other layouts
+  std::string step_name_;
+  std::size_t scratchpad_bytes_ = 0;
+  int inputs_ = 0;
+  int handles_ = 0;
+  bool outputs_bound_ = false;
+
+  void BindOutputs();
+};
+
+template <typename PrimitiveDesc>
+void PlanBuilder::AddPrimitive(const PrimitiveDesc& pd, Arguments arguments) {
+  Step step;
+  step.arguments = std::move(arguments);
+  step.implementation = pd.impl_info_str();
+  step.primitive = dnnl::primitive(pd.get());
+  scratchpad_bytes_ = std::max(scratchpad_bytes_, pd.scratchpad_desc().get_size());
+  AddStep(std::move(step));
+}
+
+}  // namespace pfb

@@ -1,0 +1,40 @@
+// Questions about memory descriptors: is it row-major, is it dense, what would make it so.
+#pragma once
+
+#include <vector>
+
+#include "dtype.h"
+#include "onednn.h"
+
+namespace pfb {
+
+using Dims = dnnl::memory::dims;
+using Desc = dnnl::memory::desc;
+
+// Row-major strides, in elements.
+Dims RowMajorStrides(const Dims& shape);
+Desc RowMajor(const Dims& shape, dnnl::memory::data_type type);
+inline Desc RowMajor(const Dims& shape, DType dtype) { return RowMajor(shape, Carrier(dtype)); }
+
+// Any layout: the primitive chooses.
+Desc AnyLayout(const Dims& shape);
+
+// Channels last (NHWC, and its 1-D and 3-D kin).
+Desc ChannelsLast(const Dims& shape, dnnl::memory::data_type type);
+
+// Strides only, no inner blocks.
+bool IsStrided(const Desc& desc);
+
+// Whether the bytes are those of the row-major tensor, whatever the descriptor says: NHWC with one
+// pixel and a blocked layout of a vector are row-major too.
+bool IsRowMajor(const Desc& desc);
+
+// Whether no byte between the first and the last element is unused (any order of dimensions).
+bool IsDense(const Desc& desc);
+
+// The same order of dimensions without gaps; blocked layouts are returned as they are.
+Desc Compact(const Desc& desc);
+
+long long ElementCount(const Dims& shape);
+
+}  // namespace pfb

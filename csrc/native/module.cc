@@ -1,0 +1,211 @@
+// The Python face of the native engine: addresses and small numbers in and out, no tensors.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include "builder.h"
+#include "constant_cache.h"
+#include "parallel.h"
+#include "plan.h"
+
+namespace py = pybind11;
+
+namespace pfb {
+namespace {
+
+using Addresses = std::vector<std::uintptr_t>;
+
+std::vector<void*> Pointers(const Addresses& addresses) {
+  std::vector<void*> pointers;
+  pointers.reserve(addresses.size());
+  for (const auto address : addresses) pointers.push_back(reinterpret_cast<void*>(address));
+  return pointers;
+}
+
+// Held by shared_ptr so that copies made without the interpreter touch no reference count.
+HostFunction CallPython(py::function function) {
+  auto held = std::make_shared<py::function>(std::move(function));
+  return [held](const HostCall& call) {
+    const py::gil_scoped_acquire interpreter;
+    py::list addresses;
+    for (void* input : call.inputs) addresses.append(reinterpret_cast<std::uintptr_t>(input));
+    const py::handle context(static_cast<PyObject*>(call.context));
+    const auto made = (*held)(context, addresses).cast<Addresses>();
+    if (made.size() != call.outputs.size()) {
+      throw std::runtime_error("a host step returned " + std::to_string(made.size()) +
+                               " addresses, needed " + std::to_string(call.outputs.size()));
+    }
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      call.outputs[i] = reinterpret_cast<void*>(made[i]);
+    }
+  };
+}
+
+PostOps ReadPostOps(const std::vector<std::tuple<std::string, float, float, int>>& tuples) {
+  PostOps post_ops;
+  for (const auto& [kind, alpha, beta, value] : tuples) {
+    post_ops.push_back({kind, alpha, beta, value});
+  }
+  return post_ops;
+}
+
+using PostOpTuples = std::vector<std::tuple<std::string, float, float, int>>;
+
+ConvolutionSpec Spec(int source, int weights, int bias, Dims strides, Dims dilations,
+                     Dims pad_begin, Dims pad_end, int groups, const PostOpTuples& post_ops) {
+  return {source,
+          weights,
+          bias,
+          std::move(strides),
+          std::move(dilations),
+          std::move(pad_begin),
+          std::move(pad_end),
+          groups,
+          ReadPostOps(post_ops)};
+}
+
+void BindBuilder(py::module_& module) {
+  using Release = py::call_guard<py::gil_scoped_release>;
+  py::class_<PlanBuilder>(module, "PlanBuilder")
+      .def(py::init([](int threads, bool channels_last) {
+             return std::make_unique<PlanBuilder>(BuilderSettings{threads, channels_last});
+           }),
+           py::arg("threads"), py::arg("channels_last"))
+      .def("input", [](PlanBuilder& self, const Dims& shape,
+                       const std::string& dtype) { return self.Input(shape, ParseDType(dtype)); })
+      .def("constant",
+           [](PlanBuilder& self, std::uintptr_t data, const Dims& shape, const std::string& dtype,
+              bool borrowed) {
+             return self.Constant(reinterpret_cast<const void*>(data), shape, ParseDType(dtype),
+                                  borrowed);
+           })
+      .def("output", &PlanBuilder::Output)
+      .def("reshape", &PlanBuilder::Reshape, Release())
+      .def("permute", &PlanBuilder::Permute, Release())
+      .def("slice", &PlanBuilder::Slice, Release())
+      .def("expand", &PlanBuilder::Expand, Release())
+      .def("convolution",
+           [](PlanBuilder& self, int source, int weights, int bias, Dims strides, Dims dilations,
+              Dims pad_begin, Dims pad_end, int groups, const PostOpTuples& post_ops) {
+             const auto spec = Spec(source, weights, bias, std::move(strides), std::move(dilations),
+                                    std::move(pad_begin), std::move(pad_end), groups, post_ops);
+             const py::gil_scoped_release release;
+             return self.Convolution(spec);
+           })
+      .def("deconvolution",
+           [](PlanBuilder& self, int source, int weights, int bias, Dims strides, Dims dilations,
+              Dims pad_begin, int groups, const PostOpTuples& post_ops, const Dims& out_shape) {
+             const auto spec = Spec(source, weights, bias, std::move(strides), std::move(dilations),
+                                    std::move(pad_begin), {}, groups, post_ops);
+             const py::gil_scoped_release release;
+             return self.Deconvolution(spec, out_shape);
+           })
+      .def("matmul",
+           [](PlanBuilder& self, int a, int b, int bias, const PostOpTuples& post_ops) {
+             const auto ops = ReadPostOps(post_ops);
+             const py::gil_scoped_release release;
+             return self.MatMul(a, b, bias, ops);
+           })
+      .def("pool", &PlanBuilder::Pool, Release())
+      .def("eltwise",
+           [](PlanBuilder& self, int source, const PostOpTuples& functions) {
+             const auto ops = ReadPostOps(functions);
+             const py::gil_scoped_release release;
+             return self.Eltwise(source, ops);
+           })
+      .def("binary",
+           [](PlanBuilder& self, const std::string& kind, int a, int b, const Dims& out_shape,
+              const PostOpTuples& post_ops) {
+             const auto ops = ReadPostOps(post_ops);
+             const py::gil_scoped_release release;
+             return self.Binary(kind, a, b, out_shape, ops);
+           })
+      .def("softmax", &PlanBuilder::Softmax, Release())
+      .def("attention", &PlanBuilder::Attention, Release())
+      .def("layer_norm", &PlanBuilder::LayerNorm, Release())
+      .def("batch_norm", &PlanBuilder::BatchNorm, Release())
+      .def("reduce", &PlanBuilder::Reduce, Release())
+      .def("concat", &PlanBuilder::Concat, Release())
+      .def("resize", &PlanBuilder::Resize, Release())
+      .def("embedding", &PlanBuilder::Embedding, Release())
+      .def("cast", [](PlanBuilder& self, int source,
+                      const std::string& dtype) { return self.Cast(source, ParseDType(dtype)); })
+      .def("host",
+           [](PlanBuilder& self, const std::string& name, const std::vector<int>& inputs,
+              const std::vector<std::pair<Dims, std::string>>& outputs, py::function function) {
+             std::vector<std::pair<Dims, DType>> typed;
+             for (const auto& [shape, dtype] : outputs) {
+               typed.emplace_back(shape, ParseDType(dtype));
+             }
+             return self.Host(name, inputs, typed, CallPython(std::move(function)));
+           })
+      .def("lifetimes",
+           [](PlanBuilder& self) {
+             std::vector<std::tuple<std::size_t, int, int>> result;
+             for (const Lifetime& life : self.Lifetimes()) {
+               result.emplace_back(life.bytes, life.first, life.last);
+             }
+             return result;
+           })
+      .def("finish", &PlanBuilder::Finish, Release())
+      .def("storage_of", &PlanBuilder::StorageOf)
+      .def("is_constant", &PlanBuilder::IsConstant)
+      .def("can_overwrite", &PlanBuilder::CanOverwrite)
+      .def("describe", &PlanBuilder::Describe)
+      .def("set_step_name", &PlanBuilder::SetStepName);
+}
+
+void BindPlan(py::module_& module) {
+  py::class_<Plan>(module, "Plan")
+      .def(
+          "run",
+          [](Plan& self, const Addresses& inputs, const Addresses& outputs, py::object context) {
+            const auto from = Pointers(inputs);
+            const auto to = Pointers(outputs);
+            const py::gil_scoped_release release;
+            self.Run(from, to, context.ptr());
+          },
+          "Runs the plan on the addresses of row-major inputs; writes to `outputs`.")
+      .def(
+          "profile",
+          [](Plan& self, const Addresses& inputs, const Addresses& outputs, py::object context) {
+            std::vector<long long> nanoseconds;
+            const auto from = Pointers(inputs);
+            const auto to = Pointers(outputs);
+            const py::gil_scoped_release release;
+            self.Run(from, to, context.ptr(), &nanoseconds);
+            return nanoseconds;
+          },
+          "Runs once and returns the nanoseconds that each step took.")
+      .def("output_handle", &Plan::OutputHandle)
+      .def_property_readonly("steps",
+                             [](const Plan& self) {
+                               std::vector<std::pair<std::string, std::string>> steps;
+                               for (const Step& step : self.data().steps) {
+                                 steps.emplace_back(step.name, step.implementation);
+                               }
+                               return steps;
+                             })
+      .def_property_readonly("constant_bytes", &Plan::ConstantBytes)
+      .def_property_readonly("session_bytes", &Plan::SessionBytes);
+}
+
+}  // namespace
+}  // namespace pfb
+
+PYBIND11_MODULE(_native, module) {
+  module.doc() = "Plans of oneDNN primitives; see docs/native.md.";
+  pfb::BindBuilder(module);
+  pfb::BindPlan(module);
+  module.def("onednn_version", [] {
+    const dnnl_version_t* version = dnnl_version();
+    return std::make_tuple(version->major, version->minor, version->patch);
+  });
+  module.def("openmp_runtime", &pfb::OpenMPRuntime);
+  module.def("max_threads", &pfb::MaxThreads);
+  module.def("set_max_threads", &pfb::SetMaxThreads);
+  module.def("constant_cache", [] {
+    const auto statistics = pfb::ConstantCache::Instance().statistics();
+    return py::dict(py::arg("bytes") = statistics.bytes, py::arg("entries") = statistics.entries,
+                    py::arg("hits") = statistics.hits, py::arg("misses") = statistics.misses);
+  });
+}

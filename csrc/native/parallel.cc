@@ -1,0 +1,91 @@
+#include "parallel.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+
+namespace pfb {
+namespace {
+
+struct Runtime {
+  const char* name = "";
+  void (*set_num_threads)(int) = nullptr;
+  int (*get_max_threads)() = nullptr;
+  int (*get_num_threads)() = nullptr;
+  int (*get_thread_num)() = nullptr;
+  void (*parallel)(void (*)(void*), void*, unsigned, unsigned) = nullptr;
+
+  bool complete() const {
+    return set_num_threads && get_max_threads && get_num_threads && get_thread_num && parallel;
+  }
+};
+
+template <typename Function>
+void Resolve(void* library, const char* symbol, Function*& function) {
+  function = reinterpret_cast<Function*>(dlsym(library, symbol));
+}
+
+// libiomp5 first: where both are loaded, Paddle's libraries are bound to it.
+Runtime FindRuntime() {
+  constexpr std::array<const char*, 3> kNames = {"libiomp5.so", "libomp.so.5", "libgomp.so.1"};
+  for (const char* name : kNames) {
+    void* library = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+    if (library == nullptr) continue;
+    Runtime runtime;
+    runtime.name = name;
+    Resolve(library, "omp_set_num_threads", runtime.set_num_threads);
+    Resolve(library, "omp_get_max_threads", runtime.get_max_threads);
+    Resolve(library, "omp_get_num_threads", runtime.get_num_threads);
+    Resolve(library, "omp_get_thread_num", runtime.get_thread_num);
+    Resolve(library, "GOMP_parallel", runtime.parallel);
+    if (runtime.complete()) return runtime;
+  }
+  return Runtime{};
+}
+
+const Runtime& TheRuntime() {
+  static const Runtime runtime = FindRuntime();
+  return runtime;
+}
+
+struct Region {
+  std::size_t count;
+  const std::function<void(std::size_t, std::size_t)>* body;
+};
+
+void RunShare(void* data) {
+  const Region& region = *static_cast<const Region*>(data);
+  const auto threads = static_cast<std::size_t>(TheRuntime().get_num_threads());
+  const auto thread = static_cast<std::size_t>(TheRuntime().get_thread_num());
+  const std::size_t begin = region.count * thread / threads;
+  const std::size_t end = region.count * (thread + 1) / threads;
+  if (begin < end) (*region.body)(begin, end);
+}
+
+}  // namespace
+
+const char* OpenMPRuntime() { return TheRuntime().name; }
+
+int MaxThreads() { return TheRuntime().complete() ? TheRuntime().get_max_threads() : 1; }
+
+void SetMaxThreads(int threads) {
+  if (TheRuntime().complete() && threads > 0) TheRuntime().set_num_threads(threads);
+}
+
+ThreadScope::ThreadScope(int threads) : before_(MaxThreads()) { SetMaxThreads(threads); }
+
+ThreadScope::~ThreadScope() { SetMaxThreads(before_); }
+
+void ParallelFor(std::size_t count, const std::function<void(std::size_t, std::size_t)>& body) {
+  if (count == 0) return;
+  const int threads = static_cast<int>(std::min<std::size_t>(count, MaxThreads()));
+  if (threads <= 1) {
+    body(0, count);
+    return;
+  }
+  Region region{count, &body};
+  TheRuntime().parallel(RunShare, &region, static_cast<unsigned>(threads), 0);
+}
+
+}  // namespace pfb

@@ -1,0 +1,36 @@
+// The OpenMP runtime that oneDNN already uses, found in the process instead of linked.
+//
+// Linking an OpenMP runtime of our own would give the process two thread pools that fight for the
+// cores.  Paddle's wheel carries libiomp5, which also speaks GCC's interface (GOMP_parallel), so
+// our loops run on the very threads that oneDNN's do.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+namespace pfb {
+
+// Name of the runtime found, e.g. "libiomp5.so", or "" when there is none (loops run serially).
+const char* OpenMPRuntime();
+
+// Threads that a parallel region started by the calling thread would get.
+int MaxThreads();
+void SetMaxThreads(int threads);
+
+// Sets that number for the calling thread and restores the former one on destruction.
+// oneDNN reads it when a primitive is created and again when it runs.
+class ThreadScope {
+ public:
+  explicit ThreadScope(int threads);
+  ~ThreadScope();
+  ThreadScope(const ThreadScope&) = delete;
+  ThreadScope& operator=(const ThreadScope&) = delete;
+
+ private:
+  int before_;
+};
+
+// Calls body(begin, end) on disjoint ranges that cover [0, count), one per thread.
+void ParallelFor(std::size_t count, const std::function<void(std::size_t, std::size_t)>& body);
+
+}  // namespace pfb

@@ -1,0 +1,72 @@
+#include "plan.h"
+
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "parallel.h"
+
+namespace pfb {
+
+Plan::Plan(PlanData data) : data_(std::move(data)), idle_{} {}
+
+Plan::~Plan() {
+  for (auto& slot : idle_) std::unique_ptr<Session>(slot.exchange(nullptr)).reset();
+}
+
+std::unique_ptr<Session> Plan::Lease() {
+  for (auto& slot : idle_) {
+    if (Session* session = slot.exchange(nullptr)) return std::unique_ptr<Session>(session);
+  }
+  return std::make_unique<Session>(data_);
+}
+
+void Plan::GiveBack(std::unique_ptr<Session> session) {
+  for (auto& slot : idle_) {
+    Session* empty = nullptr;
+    if (slot.compare_exchange_strong(empty, session.get())) {
+      // The slot owns it now.
+      static_cast<void>(session.release());
+      return;
+    }
+  }
+}
+
+void Plan::Run(const std::vector<void*>& inputs, const std::vector<void*>& outputs, void* context,
+               std::vector<long long>* nanoseconds) {
+  if (outputs.size() != data_.outputs.size()) {
+    throw std::invalid_argument("the plan has " + std::to_string(data_.outputs.size()) +
+                                " outputs, got " + std::to_string(outputs.size()));
+  }
+  for (const Storage& storage : data_.storages) {
+    if (storage.kind == Storage::Kind::kInput &&
+        static_cast<std::size_t>(storage.index) >= inputs.size()) {
+      throw std::invalid_argument("the plan reads input " + std::to_string(storage.index) +
+                                  ", got only " + std::to_string(inputs.size()));
+    }
+  }
+  const ThreadScope threads(data_.threads);
+  auto session = Lease();
+  // When a step throws, the session is dropped: its memory may be half written.
+  session->Run(inputs, outputs, context, nanoseconds);
+  GiveBack(std::move(session));
+}
+
+int Plan::OutputHandle(std::size_t i) const {
+  const Storage& storage = data_.storages[data_.values[data_.outputs[i]].storage];
+  return storage.kind == Storage::Kind::kHandle ? storage.index : -1;
+}
+
+std::size_t Plan::ConstantBytes() const {
+  std::set<const dnnl::memory*> seen;
+  std::size_t bytes = 0;
+  for (const Storage& storage : data_.storages) {
+    if (storage.packed && seen.insert(storage.packed.get()).second) {
+      bytes += storage.packed->get_desc().get_size();
+    }
+  }
+  return bytes;
+}
+
+}  // namespace pfb

@@ -1,0 +1,39 @@
+// The state of one call of a plan: an arena, and memory objects that point into it.
+#pragma once
+
+#include <vector>
+
+#include "arena.h"
+#include "onednn.h"
+#include "step.h"
+
+namespace pfb {
+
+struct PlanData;
+
+class Session {
+ public:
+  explicit Session(const PlanData& plan);
+
+  void Run(const std::vector<void*>& inputs, const std::vector<void*>& outputs, void* context,
+           std::vector<long long>* nanoseconds);
+
+ private:
+  void Point(int storage, void* address);
+  void* Address(int value) const;
+  void RunStep(std::size_t index, void* context);
+
+  const PlanData& plan_;
+  Arena arena_;
+  dnnl::stream stream_;
+  std::vector<char*> bases_;                 // per storage
+  std::vector<dnnl::memory> memories_;       // per value; empty where no primitive needs it
+  std::vector<std::vector<int>> values_of_;  // per storage: values with a memory object
+  dnnl::memory scratchpad_;
+  std::vector<std::vector<dnnl_exec_arg_t>> arguments_;  // per step
+  std::vector<int> handle_storage_;                      // per host output
+  std::vector<void*> host_inputs_;
+  std::vector<void*> host_outputs_;
+};
+
+}  // namespace pfb

@@ -1,0 +1,42 @@
+"""The private names of Paddle that this engine relies on.  Checked on paddlepaddle 3.3.1."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import paddle
+from paddle.base import core
+
+Tensor = Any
+
+_CPU = core.CPUPlace()
+#: numpy has no bfloat16: such memory is seen as uint16 and reinterpreted by Paddle.
+_NUMPY = {"bfloat16": "uint16"}
+
+
+def tensor_at(address: int, shape: Sequence[int], dtype: str) -> Tensor:
+    """An eager CPU tensor that reads the row-major memory at ``address`` in place.
+
+    The memory must stay valid as long as the tensor is used.
+    """
+    numpy_dtype = np.dtype(_NUMPY.get(dtype, dtype))
+    count = int(np.prod(shape, dtype=np.int64))
+    raw = (ctypes.c_char * (count * numpy_dtype.itemsize)).from_address(address)
+    array = np.frombuffer(memoryview(raw), numpy_dtype).reshape(shape)
+    tensor = core.eager.Tensor(
+        value=array, place=_CPU, persistable=False, zero_copy=True, name="", stop_gradient=True
+    )
+    return tensor.view(dtype) if dtype in _NUMPY else tensor
+
+
+def empty(shape: Sequence[int], dtype: str) -> Tensor:
+    """A fresh row-major CPU tensor of undefined content."""
+    return paddle.empty(list(shape), dtype)
+
+
+def address_of(tensor: Tensor) -> int:
+    """Address of the first element of a dense CPU tensor."""
+    return int(tensor.data_ptr())

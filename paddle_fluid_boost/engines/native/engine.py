@@ -1,0 +1,174 @@
+"""The engine: captured program -> graph -> passes -> plan."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from ...capture.program import CapturedProgram
+from ...errors import EngineError
+from ...ir.graph import Graph, Value
+from ...ir.importer import import_program
+from ...memory import planner
+from ...options import options
+from ...passes.pipeline import optimise
+from . import _paddle, rules_fused, rules_paddle, rules_shape, runtime  # noqa: F401 - rules
+from .host import CallContext
+from .lowering import Lowering, shape_of
+
+#: Host steps in a plan above which the graph is mostly somebody else's work.
+_LAYOUTS = ("nhwc", "any")
+
+
+class NativeEngine:
+    """Builds plans of oneDNN primitives for the CPU."""
+
+    name = "native"
+
+    def unavailable(self) -> str | None:
+        """Why this engine cannot be used on this machine, or None when it can."""
+        return runtime.missing()
+
+    def candidates(self, captured: CapturedProgram) -> list[dict[str, Any]]:
+        """Channels-last and oneDNN's own choice of layout; only one without convolutions."""
+        threads = options.threads or usable_cores()
+        has_convolution = any("conv2d" in name for name in captured.op_names)
+        layouts = _LAYOUTS if has_convolution else ("any",)
+        return [{"threads": threads, "layout": layout} for layout in layouts]
+
+    def build(self, captured: CapturedProgram, settings: dict[str, Any]) -> NativeExecutable:
+        """Builds a plan.
+
+        Args:
+            settings: ``threads`` (default: the option, else all usable cores) and ``layout``:
+                ``"nhwc"`` for channels-last convolutions, ``"any"`` for what oneDNN prefers.
+
+        Raises:
+            EngineError: the extension is missing, or a shape is dynamic or empty.
+        """
+        graph = import_program(captured)
+        records = optimise(graph)
+        notes = [f"pass {record.name}: fired {record.fired}" for record in records if record.fired]
+        return build_plan(graph, settings, notes)
+
+
+def build_plan(
+    graph: Graph, settings: dict[str, Any], notes: Sequence[str] = ()
+) -> NativeExecutable:
+    """A plan for an already optimised graph; see :meth:`NativeEngine.build`."""
+    native = runtime.module()
+    threads = int(settings.get("threads") or options.threads or usable_cores())
+    layout = settings.get("layout", "any")
+    if layout not in _LAYOUTS:
+        raise EngineError(f"native engine: layout is one of {', '.join(_LAYOUTS)}, got {layout!r}")
+    with runtime.threads(threads):
+        builder = native.PlanBuilder(threads=threads, channels_last=layout == "nhwc")
+        lowering = Lowering(graph, builder)
+        lowering.run()
+        _number_handles(lowering)
+        buffers = [planner.Buffer(*lifetime) for lifetime in builder.lifetimes()]
+        placement = planner.plan(buffers)
+        plan = builder.finish(placement.offsets, placement.size)
+    made = [*notes, *_notes(lowering, placement, native, threads, layout)]
+    return NativeExecutable(plan, graph, lowering, placement, made)
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _number_handles(lowering: Lowering) -> None:
+    """Host outputs are numbered in the order of their making, here as in the builder."""
+    made = 0
+    for step in lowering.host_steps:
+        step.handles = list(range(made, made + len(step.outputs)))
+        made += len(step.outputs)
+
+
+def _notes(
+    lowering: Lowering, placement: planner.Placement, native: Any, threads: int, layout: str
+) -> list[str]:
+    notes = [
+        f"oneDNN {'.'.join(map(str, native.onednn_version()))}, {native.openmp_runtime()}, "
+        f"{threads} threads, layout {layout}",
+        f"{lowering.native_count} ops native, {len(lowering.host_steps)} host steps",
+        f"arena {placement.size} bytes, lower bound {placement.lower_bound} "
+        f"({placement.ratio:.3f}x, by {placement.strategy})",
+    ]
+    notes += [f"host step {op}: {why}" for op, why in sorted(lowering.host_reasons.items())]
+    return notes
+
+
+class NativeExecutable:
+    """A built plan.  Safe to call from several threads at once."""
+
+    engine = "native"
+
+    def __init__(
+        self,
+        plan: Any,
+        graph: Graph,
+        lowering: Lowering,
+        placement: planner.Placement,
+        notes: list[str],
+    ) -> None:
+        self._plan = plan
+        self._inputs = [(tuple(value.shape), value.dtype) for value in graph.inputs]
+        self._outputs: list[Value] = list(graph.outputs)
+        self._handles = [plan.output_handle(i) for i in range(len(graph.outputs))]
+        # Constants the plan reads in place; what was copied into the cache may go.
+        self._kept = [held for held in lowering.kept if hasattr(held, "data_ptr")]
+        self.placement = placement
+        self.notes = notes
+        self.host_ops = sorted(step.node.op for step in lowering.host_steps)
+        self.nbytes = int(plan.constant_bytes + plan.session_bytes)
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        """Runs on dense, contiguous eager CPU tensors that match the program's input slots.
+
+        Raises EngineError when the executable is closed or an input has another shape or dtype.
+        """
+        context, addresses, outputs = self._prepare(inputs)
+        self._plan.run(addresses, [_paddle.address_of(t) for t in outputs], context)
+        return self._collect(context, outputs)
+
+    def profile(self, inputs: Sequence[Any], repeats: int = 10) -> list[tuple[str, str, float]]:
+        """(op, implementation, microseconds) of every step, the fastest of ``repeats`` runs."""
+        best: list[int] = []
+        for _ in range(repeats):
+            context, addresses, outputs = self._prepare(inputs)
+            to = [_paddle.address_of(t) for t in outputs]
+            times = self._plan.profile(addresses, to, context)
+            best = [min(a, b) for a, b in zip(best, times)] if best else list(times)
+        return [(op, how, ns / 1e3) for (op, how), ns in zip(self._plan.steps, best)]
+
+    def close(self) -> None:
+        """Frees everything; a later call raises EngineError.  Idempotent."""
+        self._plan = None
+        self._kept = []
+
+    def _prepare(self, inputs: Sequence[Any]) -> tuple[CallContext, list[int], list[Any]]:
+        if self._plan is None:
+            raise EngineError("native engine: the executable is closed")
+        if len(inputs) != len(self._inputs):
+            raise EngineError(f"native engine: needs {len(self._inputs)} inputs, got {len(inputs)}")
+        for i, (tensor, (shape, dtype)) in enumerate(zip(inputs, self._inputs)):
+            if tuple(tensor.shape) != shape or not str(tensor.dtype).endswith(dtype):
+                raise EngineError(
+                    f"native engine: input {i} must be {dtype}{list(shape)}, "
+                    f"got {tensor.dtype}{list(tensor.shape)}"
+                )
+        addresses = [_paddle.address_of(tensor) for tensor in inputs]
+        outputs = [_paddle.empty(shape_of(value), value.dtype) for value in self._outputs]
+        return CallContext(inputs, addresses), addresses, outputs
+
+    def _collect(self, context: CallContext, outputs: list[Any]) -> list[Any]:
+        results = []
+        for value, handle, written in zip(self._outputs, self._handles, outputs):
+            tensor = written if handle < 0 else context.made[handle]
+            results.append(tensor if tuple(tensor.shape) == value.shape else tensor.reshape([]))
+        return results

@@ -1,0 +1,251 @@
+"""From a graph to the steps of a plan: the walk, and the table of what each op becomes.
+
+A *rule* turns one node into calls of the plan builder.  Rules live in ``rules_*.py``, one file per
+family of ops, and enter the table with :func:`lowers`.  To teach the engine an op, write a rule::
+
+    @lowers("softmax")
+    def softmax(low: Lowering, node: Node) -> int:
+        return low.builder.softmax(low.float(node.inputs[0]), axis, False)
+
+A rule that meets a case it cannot serve raises :class:`NotNative` with the reason; the node then
+becomes a host step, run by Paddle's own kernel on the plan's memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Callable, Union
+
+import numpy as np
+
+from ...errors import EngineError
+from ...ir.graph import Constant, Graph, Node, Value
+from ...ir.ops import BINARY_POST_OPS
+from .host import HostStep
+
+#: (kind, alpha, beta, value) as the builder reads it.
+PostOp = tuple[str, float, float, int]
+Rule = Callable[["Lowering", Node], Union[int, Sequence[int]]]
+
+RULES: dict[str, Rule] = {}
+
+#: Post-op of the graph -> (oneDNN's name, its alpha and beta from the graph's parameters).
+_UNARY: dict[str, Callable[..., PostOp]] = {
+    "relu": lambda: ("relu", 0.0, 0.0, -1),
+    "clip": lambda lo, hi: ("clip", lo, hi, -1),
+    "leaky_relu": lambda alpha: ("relu", alpha, 0.0, -1),
+    "elu": lambda alpha: ("elu", alpha, 0.0, -1),
+    "sigmoid": lambda: ("logistic", 0.0, 0.0, -1),
+    "tanh": lambda: ("tanh", 0.0, 0.0, -1),
+    "gelu": lambda: ("gelu_erf", 0.0, 0.0, -1),
+    "gelu_tanh": lambda: ("gelu_tanh", 0.0, 0.0, -1),
+    "swish": lambda beta: ("swish", beta, 0.0, -1),
+    "hardswish": lambda: ("hardswish", 1 / 6, 0.5, -1),
+    "hardsigmoid": lambda slope, offset: ("hardsigmoid", slope, offset, -1),
+    "mish": lambda: ("mish", 0.0, 0.0, -1),
+    "abs": lambda: ("abs", 0.0, 0.0, -1),
+    "sqrt": lambda: ("sqrt", 0.0, 0.0, -1),
+    "exp": lambda: ("exp", 0.0, 0.0, -1),
+    "square": lambda: ("square", 0.0, 0.0, -1),
+    "linear": lambda a, b: ("linear", a, b, -1),
+}
+
+
+class NotNative(Exception):
+    """A rule does not cover this node; the message says why."""
+
+
+def lowers(*ops: str) -> Callable[[Rule], Rule]:
+    """Enters a rule for ``ops`` in the table."""
+
+    def enter(rule: Rule) -> Rule:
+        for op in ops:
+            if op in RULES:
+                raise ValueError(f"op '{op}' has two rules")
+            RULES[op] = rule
+        return rule
+
+    return enter
+
+
+class Lowering:
+    """One walk over one graph.  ``builder`` is the extension's PlanBuilder.
+
+    native, host: number of nodes that became steps of their own, and why the others did not.
+    """
+
+    def __init__(self, graph: Graph, builder: Any) -> None:
+        self.graph = graph
+        self.builder = builder
+        self.host_steps: list[HostStep] = []
+        self.native_count = 0
+        self.host_reasons: dict[str, str] = {}
+        #: What the plan refers to without owning: constants read in place, arrays until finish.
+        self.kept: list[Any] = []
+        self._ids: dict[Value, int] = {}
+        self._last_use = _last_uses(graph)
+        self._position = 0
+
+    # -- the walk --------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Lowers the whole graph.  Raises EngineError where not even a host step can serve."""
+        _check_shapes(self.graph)
+        for value in self.graph.inputs:
+            self._ids[value] = self.builder.input(shape_of(value), value.dtype)
+        for position, node in enumerate(self.graph.nodes):
+            self._position = position
+            self.builder.set_step_name(node.op)
+            self._lower(node)
+        for value in self.graph.outputs:
+            self.builder.output(self.id(value))
+
+    def _lower(self, node: Node) -> None:
+        rule = RULES.get(node.op)
+        try:
+            if rule is None:
+                raise NotNative("no rule")
+            made = rule(self, node)
+        except (NotNative, RuntimeError, ValueError) as reason:
+            # RuntimeError and ValueError come from the builder: oneDNN has no such primitive.
+            self.host_reasons[node.op] = str(reason)
+            self._host(node)
+            return
+        self.native_count += 1
+        results = [made] if isinstance(made, int) else list(made)
+        for value, result in zip(node.outputs, results):
+            self._ids[value] = self.builder.reshape(result, shape_of(value))
+
+    def _host(self, node: Node) -> None:
+        step = HostStep(node, [i for i, v in enumerate(node.outputs) if self._is_used(v)])
+        inputs = [
+            self.id(value)
+            for value in node.inputs
+            if value is not None and not isinstance(value, Constant)
+        ]
+        outputs = [(shape_of(value), value.dtype) for value in step.outputs]
+        made = self.builder.host(node.op, inputs, outputs, step)
+        self._ids.update(zip(step.outputs, made))
+        self.host_steps.append(step)
+
+    def _is_used(self, value: Value) -> bool:
+        return self._last_use.get(value, -1) >= 0
+
+    # -- what rules ask for -----------------------------------------------------------------------
+
+    def id(self, value: Value | None) -> int:
+        """The builder's number of a value; constants are entered when first asked for."""
+        if value is None:
+            raise NotNative("an input is missing")
+        if value not in self._ids:
+            if not isinstance(value, Constant):
+                raise EngineError(f"native engine: value {value.name} is used before it is made")
+            self._ids[value] = self._constant(value)
+        return self._ids[value]
+
+    def float(self, value: Value | None) -> int:
+        """As :meth:`id`, for ops that compute in float32 only."""
+        if value is not None and value.dtype != "float32":
+            raise NotNative(f"computes in float32, got {value.dtype}")
+        return self.id(value)
+
+    def optional(self, value: Value | None) -> int:
+        """As :meth:`float`; -1 for an input that was not given."""
+        return -1 if value is None else self.float(value)
+
+    def table(self, value: Value | None) -> int:
+        """A constant that stays where it is and is read in place, such as an embedding table."""
+        if not isinstance(value, Constant) or value.tensor is None or value in self._ids:
+            return self.id(value)
+        held = value.tensor.detach()
+        self.kept.append(held)
+        made = int(self.builder.constant(held.data_ptr(), shape_of(value), value.dtype, True))
+        self._ids[value] = made
+        return made
+
+    def _constant(self, value: Constant) -> int:
+        array = value.compute()
+        self.kept.append(array)
+        return int(self.builder.constant(array.ctypes.data, shape_of(value), value.dtype, False))
+
+    def post_ops(self, node: Node, shape: Sequence[int], skip: int = 0) -> list[PostOp]:
+        """The node's post-ops from the ``skip``-th on, for a result of ``shape``.
+
+        The first may become a ``sum`` into the memory of its operand, when nothing reads that
+        memory afterwards.
+        """
+        made: list[PostOp] = []
+        for name, *parameters in node.attrs.get("post_ops", ())[skip:]:
+            if name not in BINARY_POST_OPS:
+                made.append(_UNARY[name](*parameters))
+                continue
+            value = node.inputs[parameters[0]]
+            operand = self.padded(value, len(shape))
+            in_place = (
+                name == "add"
+                and not made
+                and value is not None
+                and tuple(value.shape) == tuple(shape)
+                and self._dies_here(node, value)
+            )
+            made.append(("sum" if in_place else name, 0.0, 0.0, operand))
+        return made
+
+    def padded(self, value: Value | None, rank: int) -> int:
+        """A float operand with leading ones up to ``rank``, as numpy broadcasts."""
+        made = self.float(value)
+        assert value is not None
+        shape = shape_of(value)
+        return int(self.builder.reshape(made, [1] * (rank - len(shape)) + list(shape)))
+
+    def _dies_here(self, node: Node, value: Value) -> bool:
+        """Whether the memory of ``value`` may be overwritten by this node's result."""
+        if not self.builder.can_overwrite(self.id(value)):
+            return False
+        if sum(operand is value for operand in node.inputs) > 1:
+            return False
+        storage = self.builder.storage_of(self.id(value))
+        return all(
+            self._last_use.get(other, -1) <= self._position
+            and (other is value or not any(other is operand for operand in node.inputs))
+            for other, made in self._ids.items()
+            if self.builder.storage_of(made) == storage
+        )
+
+
+def shape_of(value: Value) -> list[int]:
+    """The builder's shape: tensors without dimensions are vectors of one element."""
+    return list(value.shape) or [1]
+
+
+def _last_uses(graph: Graph) -> dict[Value, int]:
+    """The position of the last node that reads a value; past the end for outputs."""
+    last: dict[Value, int] = {}
+    for position, node in enumerate(graph.nodes):
+        for value in node.inputs:
+            if value is not None:
+                last[value] = position
+    last.update(dict.fromkeys(graph.outputs, len(graph.nodes)))
+    return last
+
+
+def _check_shapes(graph: Graph) -> None:
+    """Refuses dynamic and empty tensors that something reads; unread outputs may be anything."""
+    read = [value for node in graph.nodes for value in node.inputs if value is not None]
+    for value in (*graph.inputs, *read, *graph.outputs):
+        if any(side < 0 for side in value.shape):
+            raise EngineError(
+                f"native engine: the shape of {value.name} depends on data: {value.shape}"
+            )
+        if 0 in value.shape:
+            raise EngineError(f"native engine: {value.name} has no elements: {value.shape}")
+
+
+def numbers(node: Node, name: str) -> list[int]:
+    """A list attribute of integers; NotNative when it is not known at compile time."""
+    value = node.attrs.get(name)
+    if isinstance(value, (int, np.integer)):
+        return [int(value)]
+    if not isinstance(value, (list, tuple)):
+        raise NotNative(f"attribute '{name}' is not known at compile time")
+    return [int(number) for number in value]

@@ -1,0 +1,157 @@
+"""Rules for the fused ops that the passes make (``ir/ops.py``)."""
+
+from __future__ import annotations
+
+from ...ir.graph import Node, Value
+from ...ir.ops import BINARY_POST_OPS
+from .lowering import Lowering, NotNative, lowers, shape_of
+
+
+def _required(value: Value | None) -> Value:
+    if value is None:
+        raise NotNative("an input is missing")
+    return value
+
+
+@lowers("fused_conv2d")
+def conv2d(low: Lowering, node: Node) -> int:
+    x, w, b = node.inputs[:3]
+    top, bottom, left, right = node.attrs["paddings"]
+    return int(
+        low.builder.convolution(
+            low.float(x),
+            low.float(w),
+            low.optional(b),
+            node.attrs["strides"],
+            node.attrs["dilations"],
+            [top, left],
+            [bottom, right],
+            node.attrs["groups"],
+            low.post_ops(node, node.output.shape),
+        )
+    )
+
+
+@lowers("fused_conv2d_transpose")
+def conv2d_transpose(low: Lowering, node: Node) -> int:
+    x, w, b = node.inputs[:3]
+    top, _, left, _ = node.attrs["paddings"]
+    return int(
+        low.builder.deconvolution(
+            low.float(x),
+            low.float(w),
+            low.optional(b),
+            node.attrs["strides"],
+            node.attrs["dilations"],
+            [top, left],
+            node.attrs["groups"],
+            low.post_ops(node, node.output.shape),
+            shape_of(node.output),
+        )
+    )
+
+
+@lowers("fused_pool2d")
+def pool2d(low: Lowering, node: Node) -> int:
+    top, _, left, _ = node.attrs["paddings"]
+    kind = {"max": "max", "avg": "avg", "avg_padded": "avg_with_padding"}[node.attrs["mode"]]
+    return int(
+        low.builder.pool(
+            low.float(node.inputs[0]),
+            kind,
+            node.attrs["kernel"],
+            node.attrs["strides"],
+            [top, left],
+            shape_of(node.output),
+        )
+    )
+
+
+@lowers("linear")
+def linear(low: Lowering, node: Node) -> int:
+    x, w, b = node.inputs[:3]
+    if len(_required(x).shape) < 2:
+        raise NotNative("a vector times a matrix")
+    operands = low.post_ops(node, node.output.shape)
+    return int(low.builder.matmul(low.float(x), low.float(w), low.optional(b), operands))
+
+
+@lowers("fused_matmul")
+def matmul(low: Lowering, node: Node) -> int:
+    x = _operand(low, node.inputs[0], node.attrs["transpose_x"])
+    y = _operand(low, node.inputs[1], node.attrs["transpose_y"])
+    return int(low.builder.matmul(x, y, -1, low.post_ops(node, node.output.shape)))
+
+
+def _operand(low: Lowering, value: Value | None, transposed: bool) -> int:
+    """A matrix operand; a transposition is only another set of strides."""
+    made = low.float(value)
+    rank = len(_required(value).shape)
+    if not transposed:
+        return made
+    return int(low.builder.permute(made, [*range(rank - 2), rank - 1, rank - 2]))
+
+
+@lowers("attention")
+def attention(low: Lowering, node: Node) -> int:
+    q, k, v, mask = node.inputs[:4]
+    rank = len(_required(q).shape)
+    heads_inside = node.attrs["layout"] == "BSHD"
+    swap = [0, 2, 1, 3] if heads_inside else list(range(rank))
+    query, key, value = (low.builder.permute(low.float(t), swap) for t in (q, k, v))
+    masks = -1 if mask is None else low.padded(mask, rank)
+    made = low.builder.attention(query, key, value, masks, node.attrs["scale"], heads_inside)
+    return int(low.builder.permute(made, swap))
+
+
+@lowers("add_layer_norm")
+def add_layer_norm(low: Lowering, node: Node) -> list[int]:
+    x, y, scale, bias = node.inputs[:4]
+    shape = node.outputs[1].shape
+    total = low.builder.binary("add", low.float(x), low.float(y), list(shape), [])
+    axis = node.attrs["begin_norm_axis"]
+    normal = layer_norm_of(low, total, shape, axis, scale, bias, node.attrs["epsilon"])
+    return [normal, total]
+
+
+def layer_norm_of(
+    low: Lowering,
+    made: int,
+    shape: tuple[int, ...],
+    axis: int,
+    scale: Value | None,
+    bias: Value | None,
+    epsilon: float,
+) -> int:
+    """Normalises dimensions ``axis`` and up, seen as the columns of a matrix."""
+    columns = 1
+    for side in shape[axis:]:
+        columns *= side
+    rows = 1
+    for side in shape[:axis]:
+        rows *= side
+    flat = low.builder.reshape(made, [rows, columns])
+    normal = low.builder.layer_norm(flat, low.optional(scale), low.optional(bias), epsilon)
+    return int(low.builder.reshape(normal, list(shape)))
+
+
+@lowers("fused_elementwise")
+def elementwise(low: Lowering, node: Node) -> int:
+    shape = shape_of(node.output)
+    chain = node.attrs["post_ops"]
+    made = low.float(node.inputs[0])
+    leading = next((i for i, op in enumerate(chain) if op[0] in BINARY_POST_OPS), len(chain))
+    operations = low.post_ops(node, shape)
+    if leading:
+        made = low.builder.eltwise(made, operations[:leading])
+    if leading < len(chain):
+        kind, _, _, operand = operations[leading]
+        kind = "add" if kind == "sum" else kind
+        rest = operations[leading + 1 :]
+        return int(low.builder.binary(kind, made, operand, shape, rest))
+    return int(low.builder.expand(made, shape))
+
+
+@lowers("reshape")
+def reshape(low: Lowering, node: Node) -> int:
+    return int(low.builder.reshape(low.id(node.inputs[0]), shape_of(node.output)))

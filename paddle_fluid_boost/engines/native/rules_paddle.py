@@ -1,0 +1,109 @@
+"""Rules for Paddle's own ops that compute: normalisation, reduction, resampling, lookup."""
+
+from __future__ import annotations
+
+from ...ir.graph import Constant, Node, Value
+from .lowering import Lowering, NotNative, lowers, numbers, shape_of
+from .rules_fused import layer_norm_of
+
+
+def _axis(axis: int, value: Value | None) -> int:
+    if value is None or not value.shape:
+        raise NotNative("an axis of a scalar")
+    return axis % len(value.shape)
+
+
+@lowers("softmax", "log_softmax")
+def softmax(low: Lowering, node: Node) -> int:
+    x = node.inputs[0]
+    axis = _axis(node.attrs["axis"], x)
+    return int(low.builder.softmax(low.float(x), axis, node.op == "log_softmax"))
+
+
+@lowers("layer_norm")
+def layer_norm(low: Lowering, node: Node) -> int:
+    x, scale, bias = node.inputs[:3]
+    made = low.float(x)
+    axis = node.attrs["begin_norm_axis"]
+    return layer_norm_of(low, made, node.output.shape, axis, scale, bias, node.attrs["epsilon"])
+
+
+@lowers("batch_norm", "batch_norm_")
+def batch_norm(low: Lowering, node: Node) -> int:
+    x, mean, variance, scale, bias = node.inputs[:5]
+    if not (node.attrs.get("is_test") or node.attrs.get("use_global_stats")):
+        raise NotNative("batch statistics")
+    if node.attrs.get("data_format", "NCHW") not in ("NCHW", "NCL", "NCDHW", "NC"):
+        raise NotNative("channels last")
+    if not all(isinstance(v, Constant) for v in (mean, variance)):
+        raise NotNative("statistics that are not constants")
+    return int(
+        low.builder.batch_norm(
+            low.float(x),
+            low.float(mean),
+            low.float(variance),
+            low.optional(scale),
+            low.optional(bias),
+            node.attrs["epsilon"],
+        )
+    )
+
+
+@lowers("mean", "sum", "max", "min")
+def reduce(low: Lowering, node: Node) -> int:
+    x = node.inputs[0]
+    made = low.float(x)
+    assert x is not None
+    axes = [_axis(axis, x) for axis in numbers(node, "axis")] or list(range(len(x.shape)))
+    if node.output.dtype != "float32":
+        raise NotNative("a reduction to another type")
+    if node.op == "mean" and len(x.shape) == 4 and sorted(axes) == [2, 3]:
+        window = list(x.shape[2:])
+        pooled = [x.shape[0], x.shape[1], 1, 1]
+        return int(low.builder.pool(made, "avg", window, [1, 1], [0, 0], pooled))
+    return int(low.builder.reduce(made, node.op, axes))
+
+
+@lowers("nearest_interp", "bilinear_interp")
+def resize(low: Lowering, node: Node) -> int:
+    x = node.inputs[0]
+    made = low.float(x)
+    assert x is not None
+    attrs = node.attrs
+    if attrs.get("data_format", attrs.get("data_layout", "NCHW")) != "NCHW" or len(x.shape) != 4:
+        raise NotNative("only NCHW")
+    if attrs["align_corners"]:
+        raise NotNative("align_corners")
+    shape = shape_of(node.output)
+    ratios = [out / side for out, side in zip(shape[2:], x.shape[2:])]
+    if node.op == "nearest_interp":
+        # oneDNN rounds the source position, Paddle cuts it off: equal only when each source pixel
+        # is repeated a whole number of times.
+        if any(ratio != int(ratio) for ratio in ratios):
+            raise NotNative("nearest with a fractional factor")
+        return int(low.builder.resize(made, "nearest", shape))
+    if attrs["align_mode"] != 0:
+        raise NotNative("align_mode 1")
+    if _given_scale(node) not in ([], ratios):
+        raise NotNative("a scale that does not divide evenly")
+    return int(low.builder.resize(made, "linear", shape))
+
+
+def _given_scale(node: Node) -> list[float]:
+    """The scale Paddle computes positions with, where it is not output size over input size."""
+    scale = node.attrs.get("scale") or []
+    scale = [float(s) for s in (scale if isinstance(scale, list) else [scale])]
+    return scale * 2 if len(scale) == 1 else scale
+
+
+@lowers("embedding")
+def embedding(low: Lowering, node: Node) -> int:
+    ids, table = node.inputs[:2]
+    assert table is not None
+    padding = int(node.attrs.get("padding_idx", -1))
+    return int(low.builder.embedding(low.id(ids), low.table(table), padding))
+
+
+@lowers("cast")
+def cast(low: Lowering, node: Node) -> int:
+    return int(low.builder.cast(low.id(node.inputs[0]), node.output.dtype))

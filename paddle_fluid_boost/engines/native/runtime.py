@@ -1,0 +1,61 @@
+"""The compiled extension, imported when first needed, and its thread setting."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+from ...errors import EngineError
+
+#: Versions of oneDNN whose C interface the extension was built and tested against.
+_OLDEST, _NEWEST = (3, 2), (3, 99)
+
+
+@functools.cache
+def missing() -> str | None:
+    """Why the native engine cannot run here, or None when it can."""
+    try:
+        import paddle  # noqa: F401 - it loads libdnnl.so.3, which the extension links against
+    except ImportError as error:
+        return f"Paddle cannot be imported: {error}"
+    try:
+        module = importlib.import_module("paddle_fluid_boost._native")
+    except ModuleNotFoundError:
+        return (
+            "the extension paddle_fluid_boost._native was not built; install a C++17 compiler "
+            "and reinstall the package"
+        )
+    except ImportError as error:
+        return f"the native extension cannot be loaded (is this Paddle built with oneDNN?): {error}"
+    version = module.onednn_version()
+    if not _OLDEST <= version[:2] <= _NEWEST:
+        return (
+            f"oneDNN {'.'.join(map(str, version))} is loaded; the native engine needs 3.2 or later"
+        )
+    return None
+
+
+def module() -> Any:
+    """The extension.  Raises EngineError with the reason when it is missing."""
+    reason = missing()
+    if reason is not None:
+        raise EngineError(f"native engine: {reason}")
+    return importlib.import_module("paddle_fluid_boost._native")
+
+
+@contextlib.contextmanager
+def threads(count: int) -> Iterator[None]:
+    """OpenMP threads of the calling Python thread inside the block; restored afterwards.
+
+    oneDNN fixes a primitive's partition when it is created, so plans are built inside.
+    """
+    native = module()
+    before = native.max_threads()
+    native.set_max_threads(count)
+    try:
+        yield
+    finally:
+        native.set_max_threads(before)

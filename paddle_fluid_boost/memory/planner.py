@@ -1,0 +1,235 @@
+"""Where each intermediate tensor lives in the arena: lifetimes in, offsets out.
+
+Offline dynamic storage allocation: every buffer has a size and is alive from its first to its last
+step; two buffers that are alive at the same step must not overlap; the arena should be small.  No
+arena can be smaller than the *lower bound*, the largest sum of sizes alive at one step.  On real
+networks a greedy placement meets that bound; on hard instances a bounded search over the order of
+placement closes most of the gap.
+
+A placement goes through the buffers in some order and puts each into the smallest gap between the
+buffers already placed that are alive with it (best fit).  The order is everything:
+
+* by size, large first: good where a few tensors dominate (convolution nets);
+* by breadth: the buffers of the fullest step first, large first (Pisarchyk & Lee, 2020);
+* by area (size x lifetime), by lifetime, and by start;
+* local search: take the best order, find the buffers that touch the top, and move them, and what
+  they rest on, to the front.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from bisect import insort
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+#: Offsets are multiples of this many bytes: a cache line, and the widest vector register.
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """size: bytes.  first, last: the steps, inclusive, between which the content matters."""
+
+    size: int
+    first: int
+    last: int
+
+    def overlaps(self, other: Buffer) -> bool:
+        """True when both are alive at some step."""
+        return self.first <= other.last and other.first <= self.last
+
+
+@dataclass(frozen=True)
+class Placement:
+    """offsets: one per buffer, multiples of ALIGNMENT.  size: bytes of the arena.
+
+    lower_bound: bytes that any placement needs.  strategy: the order that won.
+    """
+
+    offsets: list[int]
+    size: int
+    lower_bound: int
+    strategy: str
+
+    @property
+    def ratio(self) -> float:
+        """Size over lower bound, 1.0 at best."""
+        return self.size / self.lower_bound if self.lower_bound else 1.0
+
+
+def plan(buffers: Sequence[Buffer], search_ms: float = 30.0, seed: int = 0) -> Placement:
+    """The smallest placement found.
+
+    Args:
+        search_ms: time for local search, spent only where no greedy order meets the bound.
+        seed: of the search's random choices; the same seed and enough time give the same result.
+
+    Raises:
+        ValueError: a size is negative or a lifetime ends before it starts.
+    """
+    for index, buffer in enumerate(buffers):
+        if buffer.size < 0 or buffer.last < buffer.first:
+            raise ValueError(f"buffer {index} is not a lifetime: {buffer}")
+    problem = _Problem(buffers)
+    best: Placement | None = None
+    for strategy, order in _ORDERS.items():
+        candidate = problem.place(order(buffers), strategy)
+        if best is None or candidate.size < best.size:
+            best = candidate
+            best_order = order(buffers)
+        if best.size == best.lower_bound:
+            return best
+    assert best is not None
+    return _search(problem, best, best_order, search_ms, random.Random(seed))
+
+
+def lower_bound(buffers: Sequence[Buffer]) -> int:
+    """The largest sum of (aligned) sizes alive at one step, in bytes."""
+    changes: dict[int, int] = {}
+    for buffer in buffers:
+        size = _aligned(buffer.size)
+        changes[buffer.first] = changes.get(buffer.first, 0) + size
+        changes[buffer.last + 1] = changes.get(buffer.last + 1, 0) - size
+    alive = highest = 0
+    for step in sorted(changes):
+        alive += changes[step]
+        highest = max(highest, alive)
+    return highest
+
+
+def verify(buffers: Sequence[Buffer], placement: Placement) -> None:
+    """Raises ValueError unless every buffer lies inside the arena and apart from its peers."""
+    if len(placement.offsets) != len(buffers):
+        raise ValueError(f"{len(buffers)} buffers, {len(placement.offsets)} offsets")
+    placed = sorted(
+        (i for i, buffer in enumerate(buffers) if buffer.size), key=lambda i: buffers[i].first
+    )
+    active: list[int] = []
+    for i in placed:
+        start, end = placement.offsets[i], placement.offsets[i] + buffers[i].size
+        if start < 0 or start % ALIGNMENT or end > placement.size:
+            raise ValueError(f"buffer {i} at [{start}, {end}) does not fit the arena")
+        active = [j for j in active if buffers[j].last >= buffers[i].first]
+        for j in active:
+            other = placement.offsets[j]
+            if start < other + buffers[j].size and other < end:
+                raise ValueError(f"buffers {j} and {i} overlap in memory and in time")
+        active.append(i)
+
+
+# -- one placement -----------------------------------------------------------------------------
+
+
+def _aligned(size: int) -> int:
+    return (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+
+
+class _Problem:
+    """The buffers with what every placement needs: aligned sizes and who meets whom in time."""
+
+    def __init__(self, buffers: Sequence[Buffer]) -> None:
+        self.sizes = [_aligned(buffer.size) for buffer in buffers]
+        self.bound = lower_bound(buffers)
+        self.peers: list[list[int]] = [[] for _ in buffers]
+        by_start = sorted(range(len(buffers)), key=lambda i: buffers[i].first)
+        active: list[int] = []
+        for i in by_start:
+            active = [j for j in active if buffers[j].last >= buffers[i].first]
+            for j in active:
+                self.peers[i].append(j)
+                self.peers[j].append(i)
+            active.append(i)
+
+    def place(self, order: Sequence[int], strategy: str) -> Placement:
+        """Best fit in ``order``."""
+        offsets = [-1] * len(self.sizes)
+        top = 0
+        for i in order:
+            size = self.sizes[i]
+            taken: list[tuple[int, int]] = []
+            for j in self.peers[i]:
+                if offsets[j] >= 0:
+                    insort(taken, (offsets[j], offsets[j] + self.sizes[j]))
+            offsets[i] = _best_gap(taken, size)
+            top = max(top, offsets[i] + size)
+        return Placement(offsets, top, self.bound, strategy)
+
+
+def _best_gap(taken: list[tuple[int, int]], size: int) -> int:
+    """The start of the smallest gap of at least ``size`` bytes; above everything if none is."""
+    best = -1
+    best_gap = 0
+    end = 0
+    for start, stop in taken:
+        gap = start - end
+        if gap >= size and (best < 0 or gap < best_gap):
+            best, best_gap = end, gap
+        end = max(end, stop)
+    return end if best < 0 else best
+
+
+# -- orders ------------------------------------------------------------------------------------
+
+
+def _by(key: Callable[[Buffer], tuple[int, ...]]) -> Callable[[Sequence[Buffer]], list[int]]:
+    return lambda buffers: sorted(range(len(buffers)), key=lambda i: key(buffers[i]))
+
+
+def _by_breadth(buffers: Sequence[Buffer]) -> list[int]:
+    """Step by step from the fullest, each step's buffers by size."""
+    steps = sorted({buffer.first for buffer in buffers})
+    alive = {
+        step: [i for i, b in enumerate(buffers) if b.first <= step <= b.last] for step in steps
+    }
+    fullest = sorted(steps, key=lambda step: -sum(buffers[i].size for i in alive[step]))
+    order: dict[int, None] = {}
+    for step in fullest:
+        for i in sorted(alive[step], key=lambda i: -buffers[i].size):
+            order.setdefault(i)
+    return list(order)
+
+
+_ORDERS: dict[str, Callable[[Sequence[Buffer]], list[int]]] = {
+    "size": _by(lambda b: (-b.size, b.first)),
+    "breadth": _by_breadth,
+    "area": _by(lambda b: (-b.size * (b.last - b.first + 1), b.first)),
+    "lifetime": _by(lambda b: (b.first - b.last, -b.size)),
+    "start": _by(lambda b: (b.first, -b.size)),
+}
+
+
+# -- local search ------------------------------------------------------------------------------
+
+
+def _search(
+    problem: _Problem, best: Placement, order: list[int], search_ms: float, rng: random.Random
+) -> Placement:
+    """Moves what causes the peak to the front of the order, again and again."""
+    deadline = time.perf_counter() + search_ms / 1e3
+    current, current_size = list(order), best.size
+    offsets = best.offsets
+    while best.size > best.lower_bound and time.perf_counter() < deadline:
+        trial = _promoted(problem, current, offsets, rng)
+        candidate = problem.place(trial, "search")
+        # Equal and slightly worse orders are accepted too: plateaus are wide.
+        if candidate.size <= current_size * (1 + 0.02 * rng.random()):
+            current, current_size, offsets = trial, candidate.size, candidate.offsets
+        if candidate.size < best.size:
+            best = candidate
+    return best
+
+
+def _promoted(
+    problem: _Problem, order: list[int], offsets: Sequence[int], rng: random.Random
+) -> list[int]:
+    """``order`` with a buffer at the top, and some of those below it, moved forward."""
+    sizes = problem.sizes
+    top = max(offsets[i] + sizes[i] for i in order)
+    highest = rng.choice([i for i in order if offsets[i] + sizes[i] == top])
+    below = [j for j in problem.peers[highest] if offsets[j] < offsets[highest]]
+    moved = {highest, *(j for j in below if rng.random() < 0.15)}
+    kept = [i for i in order if i not in moved]
+    position = rng.randrange(0, max(1, len(order) // 4))
+    return [*kept[:position], *(i for i in order if i in moved), *kept[position:]]
