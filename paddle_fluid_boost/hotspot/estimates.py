@@ -26,7 +26,7 @@ FUNCTION_WEIGHT = 0.5
 
 #: (eager seconds, compile seconds) of a toy and of a large net: two pseudo-measurements that the
 #: log-log line of compile cost over eager time starts from.
-COST_ANCHORS = ((50e-6, 0.1), (0.2, 4.0))
+COST_ANCHORS = ((50e-6, 0.05), (0.2, 2.0))
 #: Real measurements fade by this factor with every new one; the anchors stay.
 COST_FADE = 0.9
 

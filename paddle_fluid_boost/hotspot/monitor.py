@@ -45,6 +45,8 @@ class SignatureStats:
     first_call / last_call: ``time.perf_counter()`` at the first and the last recorded call.
     next_check: number of eager calls at which the policy wants to be asked next.
     counted_from: eager calls before this one no longer count for the expectation.
+    decided_at / decided_time: eager calls and time when the policy last asked for a compile.
+    published_at / published_time: compiled calls and time when the version came into use.
     backoff: every version that failed or did not pay back doubles what the next one must promise.
     measured_eager / measured_compiled: medians that the worker measured side by side.
     retry_at: for a rejected signature the eager call at which it may be tried again, ``NEVER``
@@ -63,6 +65,7 @@ class SignatureStats:
         "compiles",
         "counted_from",
         "decided_at",
+        "decided_time",
         "eager_before_compile",
         "eager_calls",
         "eager_seconds",
@@ -77,6 +80,7 @@ class SignatureStats:
         "next_review",
         "permanent",
         "published_at",
+        "published_time",
         "reason",
         "rejections",
         "state",
@@ -104,7 +108,9 @@ class SignatureStats:
         self.timed_until = TIMED_FIRST
         self.counted_from = 0
         self.decided_at = 0
+        self.decided_time = 0.0
         self.published_at = 0
+        self.published_time = 0.0
         self.backoff = 0
         self.measured_eager = 0.0
         self.measured_compiled = 0.0
@@ -300,12 +306,12 @@ class FunctionStats:
             self.evicted += 1
             self._retired.add(stats)
 
-    def live_signatures(self, window: int) -> int:
-        """Signatures looked up within the last ``window`` look-ups.  O(answer)."""
+    def live_signatures(self, window: int, most: int) -> int:
+        """Signatures looked up within the last ``window`` look-ups, counted up to ``most``."""
         oldest = self.lookups - window
         live = 0
         for stats in reversed(list(self.signatures.values())):
-            if stats.last_lookup <= oldest:
+            if stats.last_lookup <= oldest or live == most:
                 break
             live += 1
         return live

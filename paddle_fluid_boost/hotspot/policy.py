@@ -38,9 +38,10 @@ COMPILE = "compile"
 COMPILE_GENERIC = "compile_generic"
 REFUSE = "never"
 
-#: Below 1 the rule compiles before break-even: starting too early is bounded by ``f`` of the time
-#: that the compile runs, starting too late by nothing but the traffic.
-EAGERNESS = 0.5
+#: Below 1 the rule compiles before break-even.  Starting too early costs at most the share ``f``;
+#: starting too late costs in proportion to the delay.  A quarter leaves the estimates room to be
+#: four times too pessimistic.
+EAGERNESS = 0.25
 
 #: The window, in look-ups per allowed signature, within which a signature counts as live.
 LIVE_WINDOW = 8
@@ -48,6 +49,12 @@ LIVE_WINDOW = 8
 CHURN_SHARE = 0.5
 #: Look-ups before churn is judged: every function meets new signatures at first.
 CHURN_LOOKUPS = 64
+#: A signature that looked hot has this many times its own age and its compile time to come again
+#: before it counts as one that did not.
+PATIENCE = 4
+#: With every version slot of a function taken, a newcomer must be this many times as valuable as
+#: the least valuable version, or the two would take the slot from each other for ever.
+DISPLACE = 2.0
 #: Back-off doublings are counted to here; 2^20 times the cost is never in practice.
 MAX_BACKOFF = 20
 
@@ -101,7 +108,7 @@ class Policy:
         decision = self._decide(function, stats, now)
         if decision.action in (COMPILE, COMPILE_GENERIC):
             target = stats if decision.action == COMPILE else function.generic
-            if not self._queue(target, decision.reason):
+            if not self._queue(target, decision.reason, now):
                 return Decision(WAIT, target.reason)
         elif stats.state == COLD:
             stats.reason = decision.reason
@@ -142,10 +149,26 @@ class Policy:
         facts += f"{_time(compile_seconds)} is expected to save {saving:.0%} of that"
         self._check_later(stats, needed)
         if calls >= needed:
-            elapsed = max(now - stats.first_call, stats.eager_seconds, 1e-9)
-            rate = stats.eager_calls * eager * saving / elapsed
+            rate = self.priority(function, stats, now)
+            if _slot_taken(function, rate, now):
+                stats.next_check = 2 * stats.eager_calls
+                slots = options.max_versions
+                return Decision(WAIT, f"{facts}, but {slots} more valuable versions fill the cache")
             return Decision(COMPILE, facts, rate)
         return Decision(WAIT, f"{facts} and pays from call {stats.counted_from + needed}")
+
+    def priority(
+        self, function: FunctionStats, stats: SignatureStats, now: float | None = None
+    ) -> float:
+        """Seconds that a version would save of every second, from the calls so far.
+
+        A job that waits should ask again: after many calls it is known better than after one.  A
+        newcomer has not been called during one compile time before, lest its first call weigh most.
+        """
+        now = perf_counter() if now is None else now
+        horizon = self.estimates.compile_seconds(function, stats.eager_median())
+        elapsed = max(now - stats.first_call, stats.eager_seconds) + horizon
+        return stats.eager_seconds / elapsed * self.estimates.saving(function)
 
     def _calls_needed(
         self, function: FunctionStats, stats: SignatureStats, eager: float, now: float
@@ -154,10 +177,12 @@ class Policy:
         compile_seconds = self.estimates.compile_seconds(function, eager)
         busy = _busy_share(stats, now, compile_seconds)
         charged = EAGERNESS * self.estimates.interference * busy * compile_seconds
-        needed_seconds = charged / self.estimates.saving(function) / _return_rate(function)
+        needed_seconds = charged / self.estimates.saving(function)
+        if needed_seconds <= stats.eager_calls * eager:  # else it is too early in any case
+            needed_seconds /= _return_rate(function, now)
         if stats.backoff:
             needed_seconds = max(needed_seconds, compile_seconds) * 2.0**stats.backoff
-        return max(1, math.ceil(needed_seconds / max(eager, 1e-7))), compile_seconds
+        return max(1, round(needed_seconds / max(eager, 1e-7))), compile_seconds
 
     def _check_later(self, stats: SignatureStats, needed: int) -> None:
         """Asks again when the compile pays, or after a doubling as estimates may have changed."""
@@ -171,9 +196,8 @@ class Policy:
         limit = options.megamorphic_signatures
         if len(function.signatures) > limit:
             window = LIVE_WINDOW * limit
-            live = function.live_signatures(window)
-            if live > limit:
-                return f"{live} signatures within the last {window} eager calls (limit {limit})"
+            if function.live_signatures(window, limit + 1) > limit:
+                return f"more than {limit} signatures within the last {window} eager calls"
         settled = function.lookups >= CHURN_LOOKUPS
         if not options.hot_calls and settled and function.new_share > CHURN_SHARE:
             return f"{function.new_share:.0%} of recent calls have a signature not seen before"
@@ -187,12 +211,11 @@ class Policy:
         stats.next_check = 2 * stats.eager_calls
         if generic.in_flight or generic.state == COMPILED:
             return Decision(WAIT, f"megamorphic ({why}): one shape-generic version serves all")
-        total = function.totals()
-        calls = total.eager_calls - generic.counted_from
-        if not generic.permanent:
-            eager = total.eager_seconds / max(total.eager_calls, 1)
+        if function.lookups >= generic.next_check:
+            eager = stats.eager_median()
             needed, _ = self._calls_needed(function, generic, eager, now)
-            if calls >= needed:
+            generic.next_check = max(generic.counted_from + needed, function.lookups + 1)
+            if function.lookups - generic.counted_from >= needed:
                 rate = eager * self.estimates.saving(function)
                 return Decision(COMPILE_GENERIC, f"megamorphic ({why})", rate)
         if generic.state == REJECTED and _dominates(function, stats):
@@ -202,13 +225,13 @@ class Policy:
 
     # -- what came of it ---------------------------------------------------------------------------
 
-    def _queue(self, stats: SignatureStats, reason: str) -> bool:
+    def _queue(self, stats: SignatureStats, reason: str, now: float) -> bool:
         """Takes the step to ``queued``; False when another thread has taken it."""
         with _transition:
             if stats.state not in (COLD, REJECTED):
                 return False
             stats.enter(QUEUED, reason)
-            stats.decided_at = stats.eager_calls
+            stats.decided_at, stats.decided_time = stats.eager_calls, now
         return True
 
     def published(
@@ -219,6 +242,7 @@ class Policy:
         eager: float,
         compiled: float,
         cost: float,
+        now: float | None = None,
     ) -> None:
         """A version is in use; ``eager`` and ``compiled`` are seconds a call measured side by side,
         ``cost`` the seconds that the worker spent.  Call it after the version can be found."""
@@ -226,6 +250,7 @@ class Policy:
         stats.compiles += 1
         stats.measured_eager, stats.measured_compiled = eager, compiled
         stats.published_at = stats.compiled_calls
+        stats.published_time = perf_counter() if now is None else now
         stats.timed_until = stats.compiled_calls + TIMED_FIRST
         stats.next_review = stats.compiled_timed + TIMED_FIRST
         stats.enter(COMPILED, f"{eager / compiled:.2f} times faster than eager when measured")
@@ -297,8 +322,8 @@ class Policy:
     def _back_off(self, function: FunctionStats, stats: SignatureStats, now: float | None) -> None:
         """Doubles what must happen before another try, counted from now."""
         stats.backoff = min(stats.backoff + 1, MAX_BACKOFF)
-        served = function.totals() if stats is function.generic else stats
-        stats.counted_from = served.eager_calls
+        generic = stats is function.generic
+        stats.counted_from = function.lookups if generic else stats.eager_calls
         if stats.permanent:
             stats.next_check = NEVER
             return
@@ -336,14 +361,36 @@ def _busy_share(stats: SignatureStats, now: float, horizon: float) -> float:
     return (stats.eager_seconds + horizon) / (elapsed + horizon)
 
 
-def _return_rate(function: FunctionStats) -> float:
+def _return_rate(function: FunctionStats, now: float) -> float:
     """Chance that a signature which looked hot came again as often as before, over all of them."""
     decided, returned = function.versions_lost, function.versions_paid
     for stats in list(function.signatures.values()):
-        if stats.decided_at and stats.state == COMPILED:
+        if not stats.decided_at or stats.state != COMPILED:
+            continue
+        age = stats.decided_time - stats.first_call + stats.compile_seconds
+        if stats.calls >= 2 * stats.decided_at:
             decided += 1
-            returned += stats.calls >= 2 * stats.decided_at
+            returned += 1
+        elif now - stats.decided_time > PATIENCE * age:
+            decided += 1
     return (returned + 1) / (decided + 1)
+
+
+def _slot_taken(function: FunctionStats, rate: float, now: float) -> bool:
+    """True when every version slot is held by a version that is worth about ``rate`` or more."""
+    held = [s for s in list(function.signatures.values()) if s.in_flight or s.state == COMPILED]
+    if len(held) < options.max_versions:
+        return False
+    return rate < DISPLACE * min(_value(stats, now) for stats in held)
+
+
+def _value(stats: SignatureStats, now: float) -> float:
+    """Seconds that a version saves of every second; without bound until it has had some time."""
+    calls = stats.compiled_calls - stats.published_at
+    age = now - stats.published_time
+    if stats.state != COMPILED or age <= stats.compile_seconds:
+        return math.inf
+    return calls * (stats.measured_eager - stats.measured_compiled) / age
 
 
 def _dominates(function: FunctionStats, stats: SignatureStats) -> bool:

@@ -7,12 +7,12 @@ core and makes the caller's calls slower by the share ``interference`` while it 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from paddle_fluid_boost.hotspot.estimates import Estimates
-from paddle_fluid_boost.hotspot.monitor import FunctionStats, SignatureStats
-from paddle_fluid_boost.hotspot.policy import Policy
+from paddle_fluid_boost.hotspot.monitor import COMPILED, QUEUED, FunctionStats, SignatureStats
+from paddle_fluid_boost.hotspot.policy import COMPILE, COMPILE_GENERIC, Policy
 
 
 @dataclass(frozen=True)
@@ -38,43 +38,56 @@ class Call:
     gap: float = 0.0
 
 
-@dataclass
 class Clock:
-    """Wall time, and the worker's queue of (signature, seconds of work left)."""
+    """Wall time, and a worker with one running compile and others that wait.
 
-    world: World
-    now: float = 0.0
-    queue: list[list[float]] = field(default_factory=list)
-    done: list[int] = field(default_factory=list)
+    choose: the signature of those that wait whose compile starts next; first come, first served
+        where not given.
+    """
+
+    def __init__(self, world: World, choose: Callable[[list[int]], int] | None = None) -> None:
+        self.world = world
+        self.now = 0.0
+        self.running: int | None = None
+        self.left = 0.0
+        self.waiting: list[int] = []
+        self.done: set[int] = set()
+        self.choose = choose or (lambda waiting: waiting[0])
+
+    def submit(self, signature: int) -> None:
+        self.waiting.append(signature)
+        self._next()
 
     def idle(self, seconds: float) -> None:
         """The caller is away; the worker goes on."""
-        self.now += seconds
-        while self.queue and seconds > 0.0:
-            step = min(seconds, self.queue[0][1])
-            seconds -= step
-            self._work(step)
+        end = self.now + seconds
+        while self.running is not None and self.now < end:
+            self._work(min(end - self.now, self.left))
+        self.now = end
 
     def call(self, work: float) -> float:
         """The caller needs ``work`` seconds of processor time; returns the seconds it took."""
-        start = self.now
-        while work > 0.0:
-            if not self.queue:
-                self.now += work
-                break
-            speed = 1.0 - self.world.interference
-            step = min(work / speed, self.queue[0][1])
+        start, speed = self.now, 1.0 - self.world.interference
+        while self.running is not None and work > 1e-12:
+            step = min(work / speed, self.left)
             work -= step * speed
-            self.now += step
             self._work(step)
-            if work < 1e-12:
-                break
+        self.now += max(work, 0.0)
         return self.now - start
 
     def _work(self, seconds: float) -> None:
-        self.queue[0][1] -= seconds
-        if self.queue[0][1] <= 1e-12:
-            self.done.append(int(self.queue.pop(0)[0]))
+        self.now += seconds
+        self.left -= seconds
+        if self.left <= 1e-12 and self.running is not None:
+            self.done.add(self.running)
+            self.running = None
+            self._next()
+
+    def _next(self) -> None:
+        if self.running is None and self.waiting:
+            self.running = self.choose(self.waiting)
+            self.waiting.remove(self.running)
+            self.left = self.world.compile
 
 
 def always_eager(world: World, calls: Iterable[Call], seed: int) -> float:
@@ -89,7 +102,7 @@ def compile_at_first_sight(world: World, calls: Iterable[Call], seed: int) -> fl
         clock.idle(call.gap)
         if call.signature not in seen:
             seen.add(call.signature)
-            clock.queue.append([call.signature, world.compile])
+            clock.submit(call.signature)
         ratio = world.ratio if call.signature in clock.done else 1.0
         spent += clock.call(world.eager * ratio * _noise(world, rng))
     return spent
@@ -106,69 +119,81 @@ def compile_and_wait(world: World, calls: Iterable[Call], seed: int) -> float:
     return spent
 
 
-def with_policy(
-    world: World, calls: Iterable[Call], seed: int, policy: Policy | None = None
-) -> tuple[float, Policy, FunctionStats]:
-    """Seconds in calls under the policy, which starts with its priors when none is given."""
-    rng, clock, spent = random.Random(seed), Clock(world), 0.0
-    policy = policy or Policy(Estimates(cores=2))
-    function = FunctionStats("simulated")
-    flying: dict[int, SignatureStats] = {}
-    for call in calls:
-        clock.idle(call.gap)
-        _settle(world, clock, policy, function, flying)
-        stats = function.signatures.get(call.signature)
-        noise = _noise(world, rng)
-        if stats is not None and stats.state == "compiled":
-            stats.sample_due()
-            took = clock.call(world.eager * world.ratio * noise)
-            stats.record_compiled(took, clock.now)
-            spent += took
-            continue
-        stats = function.signature(call.signature)
-        took = clock.call(world.eager * noise)
-        spent += took
-        _settle(world, clock, policy, function, flying)
-        if stats.record_eager(took, clock.now):
-            decision = policy.decide(function, stats, clock.now)
-            if decision.action == "compile":
-                flying[call.signature] = stats
-                clock.queue.append([call.signature, world.compile])
-                if len(clock.queue) == 1:
-                    stats.start_compile()
-            elif decision.action == "compile_generic":
-                function.generic.start_compile()
-                policy.rejected(
-                    function, function.generic, "no generic version", cost=0.0, permanent=True
+class PolicyRun:
+    """A run of one stream of calls under the policy, which starts with its priors."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self.world, self.rng = world, random.Random(seed)
+        self.policy = Policy(Estimates(cores=2))
+        self.function = FunctionStats("simulated")
+        self.flying: dict[int, SignatureStats] = {}
+        self.clock = Clock(world, self._most_valuable)
+        self.spent = 0.0
+        self.compiles = 0
+
+    def run(self, calls: Iterable[Call]) -> float:
+        """Seconds in calls."""
+        for call in calls:
+            self.clock.idle(call.gap)
+            self._settle()
+            self.spent += self._call(call.signature)
+        return self.spent
+
+    def _call(self, signature: int) -> float:
+        world, work = self.world, self.world.eager * _noise(self.world, self.rng)
+        stats = self.function.signatures.get(signature)
+        if stats is not None and stats.state == COMPILED:
+            took = self.clock.call(work * world.ratio)
+            if stats.sample_due():
+                stats.record_compiled(took, self.clock.now)
+            return took
+        stats = self.function.signature(signature)
+        took = self.clock.call(work)
+        self._settle()
+        if stats.record_eager(took, self.clock.now):
+            self._decide(stats, signature)
+        return took
+
+    def _decide(self, stats: SignatureStats, signature: int) -> None:
+        function = self.function
+        decision = self.policy.decide(function, stats, self.clock.now)
+        if decision.action == COMPILE:
+            self.compiles += 1
+            self.flying[signature] = stats
+            self.clock.submit(signature)
+        elif decision.action == COMPILE_GENERIC:
+            self.policy.rejected(
+                function, function.generic, "no generic version", cost=0.0, permanent=True
+            )
+
+    def _most_valuable(self, waiting: list[int]) -> int:
+        def value(signature: int) -> float:
+            return self.policy.priority(self.function, self.flying[signature], self.clock.now)
+
+        return max(waiting, key=value)
+
+    def _settle(self) -> None:
+        """Publishes or rejects what the worker has finished; marks what it has begun."""
+        world, now = self.world, self.clock.now
+        for signature in sorted(self.clock.done):
+            stats = self.flying.pop(signature)
+            if world.ratio * 1.05 <= 1.0:
+                self.policy.published(
+                    self.function,
+                    stats,
+                    eager=world.eager,
+                    compiled=world.eager * world.ratio,
+                    cost=world.compile,
+                    now=now,
                 )
-    return spent, policy, function
-
-
-def _settle(
-    world: World,
-    clock: Clock,
-    policy: Policy,
-    function: FunctionStats,
-    flying: dict[int, SignatureStats],
-) -> None:
-    """Publishes or rejects what the worker has finished."""
-    for key in [k for k in clock.done if k in flying]:
-        stats = flying.pop(key)
-        clock.done.remove(key)
-        if world.ratio < 0.95:
-            policy.published(
-                function,
-                stats,
-                eager=world.eager,
-                compiled=world.eager * world.ratio,
-                cost=world.compile,
-            )
-        else:
-            policy.rejected(
-                function, stats, "not faster than eager", cost=world.compile, now=clock.now
-            )
-    if clock.queue and (stats := flying.get(int(clock.queue[0][0]))) and stats.state == "queued":
-        stats.start_compile()
+            else:
+                self.policy.rejected(
+                    self.function, stats, "not faster than eager", cost=world.compile, now=now
+                )
+        self.clock.done.clear()
+        running = self.flying.get(self.clock.running) if self.flying else None
+        if running is not None and running.state == QUEUED:
+            running.start_compile()
 
 
 def _noise(world: World, rng: random.Random) -> float:
