@@ -32,7 +32,9 @@ class Options:
         0, "compile a signature at exactly this many calls; 0 lets the policy decide", 0
     )
     min_gain: float = _option(
-        1.05, "a version is used only when eager time / compiled time is at least this", 1.0
+        1.05,
+        "a version is used only when eager time / compiled time is at least this; 0 uses any",
+        0.0,
     )
     megamorphic_signatures: int = _option(
         32, "a function with more live signatures than this is treated as megamorphic", 2
@@ -91,7 +93,7 @@ def _checked(name: str, value: Any, source: str) -> Any:
             f"{source}: unknown option '{name}'{hint} Known: {', '.join(sorted(_FIELDS))}"
         )
     spec = _FIELDS[name]
-    want = type(spec.default)
+    want: Any = type(spec.default)
     if want is float and type(value) is int:
         value = float(value)
     if type(value) is not want:
@@ -119,7 +121,7 @@ def _checked(name: str, value: Any, source: str) -> Any:
 
 def _parse(name: str, text: str) -> Any:
     """The value that environment text ``text`` means for option ``name``."""
-    want = type(_FIELDS[name].default)
+    want: Any = type(_FIELDS[name].default)
     source = f"environment variable PFB_{name.upper()}"
     if want is bool:
         low = text.strip().lower()

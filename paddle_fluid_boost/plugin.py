@@ -9,6 +9,7 @@ anything is boosted, the *entry* group (``StaticFunction.__call__``) by :func:`i
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -135,6 +136,8 @@ def to_static(
         TypeError, ValueError: as ``paddle.jit.to_static`` raises for the same mistake.
     """
     watch()
+    if inspect.ismethod(function) and not isinstance(function.__self__, pd.paddle.nn.Layer):
+        function = static_function.plain_function(function)
     made = pd.paddle.jit.to_static(
         function, input_spec=input_spec, build_strategy=build_strategy, backend=backend, **kwargs
     )

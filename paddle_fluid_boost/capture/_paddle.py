@@ -72,9 +72,12 @@ __all__ = [
 def static_tracing(program: Program, startup: Program) -> Iterator[None]:
     """Static mode in this thread, building ``program``; eager tensors that ops read become its
     parameters."""
-    with dygraph_guard(None), program_guard(program, startup), to_static_mode_guard(True):
-        with static_op_arg_cast_guard(_convert_into_value):
-            yield
+    with contextlib.ExitStack() as modes:
+        modes.enter_context(dygraph_guard(None))
+        modes.enter_context(program_guard(program, startup))
+        modes.enter_context(to_static_mode_guard(True))
+        modes.enter_context(static_op_arg_cast_guard(_convert_into_value))
+        yield
 
 
 def take_recorded_parameters(program: Program) -> list[paddle.Tensor]:

@@ -55,7 +55,7 @@ _PURE_MODULES = frozenset(
         "_bisect", "_heapq", "_weakref", "inspect", "dataclasses", "_decimal", "_statistics",
     }
 )  # fmt: skip
-_PURE_OWNERS = (
+_PURE_OWNERS: tuple[type, ...] = (
     list, dict, set, frozenset, tuple, str, bytes, bytearray, int, float, complex, bool, slice,
     range, type, type(None), numpy.ndarray, numpy.generic, type({}.keys()), type({}.items()),
     type({}.values()), property,
@@ -230,8 +230,8 @@ class Observer:
 
 def _host_random_state() -> tuple[Any, ...]:
     """Fingerprint of Python's and numpy's global generators."""
-    kind, keys, position, *rest = numpy.random.get_state(legacy=True)
-    return hash(random.getstate()), kind, hash(keys.tobytes()), position, *rest
+    _, keys, *rest = numpy.random.get_state(legacy=True)
+    return (hash(random.getstate()), numpy.asarray(keys).tobytes(), *rest)
 
 
 def _caller_origin(frame: FrameType) -> str:
@@ -244,7 +244,7 @@ def _caller_origin(frame: FrameType) -> str:
 
 def _writes_what_is_there(arguments: Mapping[str, Any]) -> bool:
     """True for ``setattr(layer, name, value)`` of a value that the layer has: BatchNorm does so."""
-    layer, name = arguments.get("self"), arguments.get("name")
+    layer, name = arguments["self"], arguments["name"]
     if "value" not in arguments:
         return False
     return layer.__dict__.get(name, Observer) is arguments["value"]

@@ -64,8 +64,8 @@ def _scan(code: CodeType) -> CodeFacts:
         starts = instruction.starts_line
         if starts is not None and starts is not True and starts is not False:
             line = starts
-        elif getattr(instruction, "line_number", None):
-            line = instruction.line_number
+        else:  # since Python 3.13 starts_line is a bool and the number stands beside it
+            line = getattr(instruction, "line_number", None) or line
         name, value = instruction.opname, instruction.argval
         if name in _GLOBAL_LOADS:
             global_names.add(value)

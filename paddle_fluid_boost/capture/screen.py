@@ -11,10 +11,12 @@ from typing import Any
 from ..errors import CaptureRefused
 from .program import CapturedProgram
 
-_RANDOM = ("gaussian", "uniform", "randint", "randperm", "bernoulli", "multinomial", "poisson",
-           "dirichlet", "exponential", "standard_gamma", "binomial", "rrelu", "truncated_")  # fmt: skip
+_RANDOM = (
+    "gaussian", "uniform", "randint", "randperm", "bernoulli", "multinomial", "poisson",
+    "dirichlet", "exponential", "standard_gamma", "binomial", "rrelu", "truncated_",
+)  # fmt: skip
 _EFFECTS = ("print", "assert", "py_func", "save", "share_data", "barrier", "send", "recv", "c_")
-#: Ops that draw random numbers or keep statistics only in train mode -> the attribute that says so.
+#: Ops that are random or keep statistics in train mode only -> the attribute that says so.
 _TEST_MODE = {"dropout": "is_test", "batch_norm_": "is_test", "batch_norm": "is_test"}
 
 

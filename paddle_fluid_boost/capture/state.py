@@ -35,6 +35,8 @@ _SIMPLE = (int, float, complex, bool, str, bytes, type(None), type(pd.paddle.flo
 MAX_CALL_FACTS = 1500
 _MAX_ARRAY_BYTES = 4096
 #: A Layer's bookkeeping: dictionaries whose entries are what the layer is made of.
+#: Attributes that Paddle's machinery writes on its own, and that no forward reads.
+_BOOKKEEPING = frozenset({"_built", "_full_name", "_helper", "_original_funcs"})
 _LAYER_TABLES = (
     "_parameters",
     "_buffers",
@@ -310,7 +312,9 @@ class _Walk:
                     shown = f"{label}.{key}" if isinstance(key, str) else f"a hook of {label}"
                     self.entry(content, key, shown, of_layer=True)
         trusted = self._is_trusted_class(type(layer))
-        for name in {"training", *self._names_of(attributes)}.difference(_LAYER_TABLES):
+        for name in {"training", *self._names_of(attributes)}.difference(
+            _LAYER_TABLES, _BOOKKEEPING
+        ):
             self.entry(attributes, name, f"{label}.{name}", of_layer=True, trusted=trusted)
         names = frozenset(attributes) if self._all_names else self._names
         self.snapshot._layer_names.append((attributes, names, names & attributes.keys(), label))

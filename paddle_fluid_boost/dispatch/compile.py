@@ -115,9 +115,12 @@ class CompileJob:
             self._layers_touched,
             grad_enabled=self._grad_enabled,
         )
-        if not version.ready() and version.revalidate():
+        reason = "" if version.ready() else version.revalidate()
+        if reason == "weights":  # reading them for the engine may count as a touch: compare
+            reason = "" if weights.unchanged() else "weights changed"
+        if reason:
             version.close()
-            raise CaptureRefused("weights or Python state changed while it was being compiled")
+            raise CaptureRefused(f"{reason} while it was being compiled")
         return version, choice
 
     def _own_inputs(self) -> tuple[list[Any], tuple[Any, ...], dict[str, Any]]:

@@ -8,8 +8,11 @@ The objects stay what they are: everything that ``paddle.jit.save``, ``rollback`
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections import deque
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from ..capture import _paddle as pd
@@ -92,9 +95,22 @@ def _name(function: Any) -> str:
     return f"{type(instance).__name__}.{name}" if instance is not None else name
 
 
+def plain_function(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A bound method of any object as a function: Paddle takes methods of layers only."""
+
+    @functools.wraps(method)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return method(*args, **kwargs)
+
+    return function
+
+
 def _roots(function: Any) -> list[tuple[str, Any]]:
     instance = function.class_instance
-    roots = [(_name(function), function._dygraph_function)]
+    code = function._dygraph_function
+    if isinstance(code, FunctionType) and code.__code__.co_filename == __file__:
+        code = inspect.unwrap(code)
+    roots = [(_name(function), code)]
     return roots if instance is None else [*roots, ("self", instance)]
 
 

@@ -143,7 +143,7 @@ class Unit:
             return self._cold(*args, **kwargs)
         if stats.record_compiled(time.perf_counter() - started):
             reason = self.policy.review(self.stats, stats)
-            if reason and options.min_gain > 1.0:
+            if reason and options.min_gain:
                 self._drop(version)
                 self._reject(stats, Refusal(reason), 0.0)
         return result

@@ -11,7 +11,7 @@ from .base import Engine
 
 #: name in ``options.engines`` -> (module, class)
 _ENGINES = {
-    "paddle_inference": ("paddle_inference", "PaddleInferenceEngine"),
+    "paddle_inference": ("paddle_inference", "PaddleInference"),
 }
 
 
