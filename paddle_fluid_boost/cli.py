@@ -150,7 +150,9 @@ def _doctor() -> int:
     print("Environment")
     print(f"  python            {platform.python_version()} on {platform.platform()}")
     print(f"  processor         {_processor()}, {os.cpu_count()} logical cores")
-    print(f"  OMP_NUM_THREADS   {os.environ['OMP_NUM_THREADS']} (Paddle sets 1 where it is not set)")
+    print(
+        f"  OMP_NUM_THREADS   {os.environ['OMP_NUM_THREADS']} (Paddle sets 1 where it is not set)"
+    )
     for package in _PACKAGES:
         print(f"  {package:17} {_version(package)}")
     print("\nEngines")
