@@ -6,6 +6,7 @@ Checked on PaddlePaddle 3.1.1 and 3.3.1.  A missing name raises UnsupportedPaddl
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -17,12 +18,15 @@ from ..errors import UnsupportedPaddleError
 
 try:
     import paddle
-    from paddle.base import core
+    from paddle.base import core, framework
     from paddle.pir.core import program_guard
 
     serialize_pir_program = core.serialize_pir_program
     set_math_threads: Callable[[int], None] = core.set_num_threads
     IrMapping = paddle.pir.IrMapping
+    _static_mode = framework._dygraph_guard  # of None, in this thread only
+    set_insertion_point = paddle.pir.set_insertion_point
+    _sum, _scale = paddle._pir_ops.sum, paddle._pir_ops.scale
     _fetch: Callable[..., Any] = getattr(paddle._pir_ops, "fetch")  # noqa: B009 - not in stubs
     _EagerTensor = core.eager.Tensor
 except (ImportError, AttributeError) as error:
@@ -38,6 +42,7 @@ __all__ = [
     "paddle",
     "serialize_pir_program",
     "set_math_threads",
+    "spell_out_means",
 ]
 
 
@@ -55,6 +60,29 @@ def clone_with_fetches(program: Any, values: Sequence[Any], names: Sequence[str]
         for index, (value, name) in enumerate(zip(values, names)):
             _fetch(mapping.look_up(value), name, index).persistable = True
     return clone
+
+
+def spell_out_means(program: Any) -> None:
+    """Turns ``mean(x)`` into ``sum(x) * (1 / n)`` in place, for float32 of known shape.
+
+    For each ``mean`` the oneDNN path prints a line on the process's standard output.  Touches the
+    process-wide insertion point: hold ``STATIC_LOCK``.
+    """
+    block = program.global_block()
+    with _static_mode(None), program_guard(program):
+        for op in block.ops:
+            if op.name() != "pd_op.mean":
+                continue
+            x, axis, mean = op.operand_source(0), op.operand_source(1), op.result(0)
+            sizes = [*x.shape, *mean.shape]
+            axes = axis.get_defining_op().attrs().get("value")
+            if x.dtype != core.DataType.FLOAT32 or min(sizes, default=1) < 1 or axes is None:
+                continue
+            count = math.prod(x.shape) // math.prod(mean.shape)
+            set_insertion_point(op)
+            total = _sum(x, axes, x.dtype, op.attrs()["keepdim"])
+            mean.replace_all_uses_with(_scale(total, 1.0 / count, 0.0, True))
+            block.remove_op(op)
 
 
 def copy_tensor(tensor: Any) -> Any:

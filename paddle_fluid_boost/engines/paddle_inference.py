@@ -81,7 +81,7 @@ class PaddleInference:
                 raise EngineError(f"{self.name}: '{slot.name}' has dtype {slot.dtype}")
         names = safety.op_names(captured)
         notes = [f"Paddle Inference {pd.paddle.__version__}, {wanted['threads']} thread(s)"]
-        with exported(captured) as model:
+        with exported(captured, onednn=wanted["onednn"]) as model:
             left_out: tuple[str, ...] = (_CSE,) if model.predictor_outputs > 1 else ()
             if wanted["onednn"]:
                 cures = safety.passes_to_leave_out(names)

@@ -66,8 +66,11 @@ class ExportedModel:
 
 
 @contextmanager
-def exported(captured: CapturedProgram) -> Iterator[ExportedModel]:
+def exported(captured: CapturedProgram, *, onednn: bool) -> Iterator[ExportedModel]:
     """Writes ``captured`` to a private folder that is gone when the ``with`` block ends.
+
+    Args:
+        onednn: spell the program in the way that suits Paddle's oneDNN path.
 
     Raises:
         EngineError: a parameter or output has a form that cannot be saved.
@@ -81,6 +84,8 @@ def exported(captured: CapturedProgram) -> Iterator[ExportedModel]:
         params = os.path.join(folder, "model.pdiparams") if parameters else ""
         with STATIC_LOCK:
             program = pd.clone_with_fetches(captured.program, values, names)
+            if onednn:
+                pd.spell_out_means(program)
             # trainable=True: without it 3.3.1 leaves out attributes whose absence crashes loading.
             pd.serialize_pir_program(program, model, True, False, True)
         if params:

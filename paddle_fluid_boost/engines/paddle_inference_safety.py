@@ -24,8 +24,8 @@ KNOWN_SAFE = frozenset(_STRUCTURE | {f"pd_op.{name}" for name in (
     "abs", "add", "batch_norm_", "cast", "clip", "concat", "conv2d", "depthwise_conv2d", "divide",
     "dropout", "embedding", "exp", "flatten", "gelu", "hardsigmoid", "hardswish", "layer_norm",
     "log_softmax", "matmul", "max", "mean", "multiply", "pool2d", "pow", "relu", "relu6",
-    "reshape", "scale", "sigmoid", "silu", "slice", "softmax", "split", "sqrt", "squeeze",
-    "subtract", "sum", "swish", "tanh", "transpose", "unsqueeze",
+    "reshape", "scale", "sigmoid", "silu", "slice", "softmax", "split", "split_with_num",
+    "sqrt", "squeeze", "subtract", "sum", "swish", "tanh", "transpose", "unsqueeze",
 )})
 #: Work that oneDNN does faster than Paddle's plain kernels.
 _GAINS = frozenset(f"pd_op.{name}" for name in (

@@ -121,7 +121,8 @@ def _start() -> subprocess.Popen[bytes]:
         raise ProbeUnavailable("probing needs a POSIX system")
     if not os.path.basename(sys.executable or "").startswith("python"):
         raise ProbeUnavailable(f"sys.executable is {sys.executable!r}, not a Python interpreter")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
+    environment = {**os.environ, "PYTHONPATH": path}
     environment.setdefault("GLOG_minloglevel", "3")
     return subprocess.Popen(
         [sys.executable, "-m", f"{__package__}.probe_child"],

@@ -36,7 +36,7 @@ def test_parameter_file_equals_paddles_own(tmp_path):
 
 def test_files_are_gone_also_after_a_failure():
     captured = cases.capture(nn.Linear(3, 4), paddle.randn([2, 3]))
-    with pytest.raises(ZeroDivisionError), exported(captured) as model:
+    with pytest.raises(ZeroDivisionError), exported(captured, onednn=True) as model:
         assert os.path.getsize(model.params) > 16 * 4
         assert os.stat(os.path.dirname(model.model)).st_mode & 0o077 == 0
         raise ZeroDivisionError
@@ -47,7 +47,7 @@ def test_the_captured_program_stays_as_it_was():
     captured = cases.capture(nn.Linear(3, 4), paddle.randn([2, 3]))
     before = str(captured.program)
     default = paddle.static.default_main_program()
-    with exported(captured):
+    with exported(captured, onednn=True):
         pass
     assert str(captured.program) == before
     assert paddle.static.default_main_program() is default
@@ -59,7 +59,7 @@ def test_equal_outputs_are_fetched_once():
         return y, x, y
 
     captured = cases.capture(call, paddle.randn([3]))
-    with exported(captured) as model:
+    with exported(captured, onednn=True) as model:
         assert model.output_order == (0, 1, 0)
         assert model.params == ""
 
@@ -67,7 +67,7 @@ def test_equal_outputs_are_fetched_once():
 def test_a_parameter_without_tensor_is_an_error():
     captured = cases.capture(nn.Linear(3, 4), paddle.randn([2, 3]))
     captured.parameters.clear()
-    with pytest.raises(EngineError, match="has no tensor"), exported(captured):
+    with pytest.raises(EngineError, match="has no tensor"), exported(captured, onednn=True):
         pass
 
 
