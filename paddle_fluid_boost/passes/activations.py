@@ -39,15 +39,22 @@ def _gelu(f: Pattern) -> list[OpPattern]:
     return _gate_spellings(op("scale", f, scale=0.5, bias=0.5), op("scale", f, scale=1.0, bias=1.0))
 
 
+_PART = 0.044715
 _CUBE_SPELLINGS: list[Pattern] = [
-    op("pow", _X, y=3.0),
-    op("multiply", op("square", _X), _X, commutative=True),
-    op("multiply", op("multiply", _X, _X), _X, commutative=True),
+    _times(_PART, op("pow", _X, y=3.0)),
+    _times(_PART, op("multiply", op("square", _X), _X, commutative=True)),
+    _times(_PART, op("multiply", op("multiply", _X, _X), _X, commutative=True)),
+    op(
+        "multiply",
+        op("multiply", _times(_PART, _X), _X, commutative=True),
+        _X,
+        commutative=True,
+    ),
 ]
 _TANH_SPELLINGS = [
     op(
         "tanh",
-        _times(math.sqrt(2 / math.pi), op("add", _X, _times(0.044715, cube), commutative=True)),
+        _times(math.sqrt(2 / math.pi), op("add", _X, cube, commutative=True)),
     )
     for cube in _CUBE_SPELLINGS
 ]
@@ -106,6 +113,7 @@ class RecogniseActivations(PatternPass):
     """See the module."""
 
     name = "recognise_activations"
+    latest_first = True
     patterns: ClassVar = tuple(p for _, spellings in _SPELLINGS for p in spellings)
 
     def check(self, graph: Graph, match: Match) -> str | None:

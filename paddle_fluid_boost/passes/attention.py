@@ -8,11 +8,12 @@ are read as they are, [..., seq, depth] (``BHSD``).
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 from ..ir.graph import Graph, Node, Value
 from ..ir.pattern import Match, OpPattern, Pattern, op, value
-from .base import PatternPass, broadcasts_to, is_float, is_static, replace
+from .base import PatternPass, broadcasts_to, erase_unread, is_float, is_static, replace
 
 _Q, _K, _V, _MASK = value("q"), value("k"), value("v"), value("mask")
 _FLAGS: dict[str, Any] = {"transpose_x": False, "transpose_y": True}
@@ -23,18 +24,18 @@ def _is_factor(node: Node) -> bool:
 
 
 def _scaled(inner: Pattern) -> OpPattern:
-    return op("scale", inner, name="scale", where=_is_factor)
+    return op("scale", inner, where=_is_factor)
 
 
-_SCORES = (
-    _scaled(op("matmul", _Q, _K, **_FLAGS)),
-    op("matmul", _scaled(_Q), _K, **_FLAGS),
-    op("matmul", _Q, _scaled(_K), **_FLAGS),
-    op("matmul", _Q, _K, **_FLAGS),
-)
+def _scores() -> list[Pattern]:
+    """q k^T with a factor on any of the two, on their product, or nowhere; most factors first."""
+    products = [op("matmul", q, k, **_FLAGS) for q in (_scaled(_Q), _Q) for k in (_scaled(_K), _K)]
+    return [*(_scaled(product) for product in products), *products]
+
+
 _WEIGHTS = tuple(
     op("softmax", scores, name="softmax")
-    for plain in _SCORES
+    for plain in _scores()
     for scores in (op("add", plain, _MASK, commutative=True), plain)
 )
 _BACK = [0, 2, 1, 3]
@@ -67,8 +68,8 @@ class FuseAttention(PatternPass):
 
     def rewrite(self, graph: Graph, match: Match) -> None:
         """One node, in the layout that saves the transposes where there are any."""
-        scale = match.nodes.get("scale")
-        factor = float(scale.attrs["scale"]) if scale is not None else 1.0
+        factors = [node.attrs["scale"] for node in match.matched if node.op == "scale"]
+        factor = float(math.prod(factors))
         sources = [_before_transpose(match[name]) for name in ("q", "k", "v")]
         last = graph.sole_user(match.root.output)
         output = match.root.output
@@ -85,6 +86,8 @@ class FuseAttention(PatternPass):
             graph.replace_all_uses(last.output, new)
             graph.erase(last)
         replace(graph, match, new)
+        for name in ("q", "k", "v"):
+            erase_unread(graph, match[name])
 
 
 def _is_swap(node: Node | None) -> bool:

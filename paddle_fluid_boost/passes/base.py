@@ -45,14 +45,16 @@ class Pass(Protocol):
 
 
 class PatternPass:
-    """Rewrites every match of ``patterns``, in execution order, until nothing matches any more.
+    """Rewrites every match of ``patterns``, until nothing matches any more.
 
-    Subclasses set ``name`` and ``patterns``, and define :meth:`rewrite` and, where a match is
+    Subclasses set ``name`` and ``patterns`` (and ``latest_first`` where one pattern may be the
+    beginning of a larger one), and define :meth:`rewrite` and, where a match is
     not enough, :meth:`check`.
     """
 
     name: ClassVar[str]
     patterns: ClassVar[Sequence[OpPattern]]
+    latest_first: ClassVar[bool] = False
 
     def check(self, graph: Graph, match: Match) -> str | None:
         """Why this match must not be rewritten, or None."""
@@ -67,7 +69,8 @@ class PatternPass:
         record = PassRecord(self.name)
         for _ in range(_MAX_SWEEPS):
             record.refused = []
-            fired = sum(self._visit(graph, node, record) for node in list(graph.nodes))
+            nodes = graph.nodes[::-1] if self.latest_first else list(graph.nodes)
+            fired = sum(self._visit(graph, node, record) for node in nodes)
             record.fired += fired
             if not fired:
                 return record
@@ -95,6 +98,17 @@ def replace(graph: Graph, match: Match, new: Value) -> None:
     for node in reversed(match.matched):
         if not any(graph.use_count(value) for value in node.outputs):
             graph.erase(node)
+
+
+def erase_unread(graph: Graph, value: Value) -> None:
+    """Removes the producer of ``value`` if nobody reads it, then what only that node read."""
+    node = value.producer
+    if node is None or any(graph.use_count(made) for made in node.outputs):
+        return
+    graph.erase(node)
+    for read in node.inputs:
+        if read is not None:
+            erase_unread(graph, read)
 
 
 def add_elementwise(

@@ -47,6 +47,7 @@ class RecogniseLayerNorm(PatternPass):
     """See the module."""
 
     name = "recognise_layer_norm"
+    latest_first = True
     patterns: ClassVar[tuple[OpPattern, ...]] = (*_BIASED, *_SCALED, *_NORMALISED)
 
     def check(self, graph: Graph, match: Match) -> str | None:
@@ -58,8 +59,6 @@ class RecogniseLayerNorm(PatternPass):
             given = match.values.get(name)
             if given is not None and (given.size != x.shape[-1] or given.shape[-1] != given.size):
                 return f"the {name} of the layer norm has shape {list(given.shape)}"
-        if "scale" not in match.values and _continues(match):
-            return "part of a larger layer norm"
         return None
 
     def rewrite(self, graph: Graph, match: Match) -> None:
@@ -71,12 +70,6 @@ class RecogniseLayerNorm(PatternPass):
             "layer_norm", [x, *flat], attrs, shape=x.shape, dtype=x.dtype, before=match.root
         )
         replace(graph, match, new)
-
-
-def _continues(match: Match) -> bool:
-    """True when a multiplication by a constant follows, which a longer pattern takes."""
-    users = match.root.output.users
-    return len(users) == 1 and any(spelling.match(users[0]) is not None for spelling in _SCALED)
 
 
 def _flat(graph: Graph, given: object) -> Constant | None:

@@ -56,6 +56,8 @@ PASSES: tuple[Pass, ...] = (
     LowerConvolution(),
     LowerPooling(),
     LowerProducts(),
+    FoldBias(),
+    FoldScale(),
     FoldBatchNorm(),
     FoldBatchNormForward(),
     FoldBias(),

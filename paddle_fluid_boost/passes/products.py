@@ -13,7 +13,7 @@ import numpy as np
 
 from ..ir.graph import Constant, Graph, Node, Value
 from ..ir.pattern import Match, op, value
-from .base import PatternPass, is_float, is_static, replace
+from .base import PatternPass, erase_unread, is_float, is_static, replace
 
 
 class AbsorbTransposes(PatternPass):
@@ -33,8 +33,7 @@ class AbsorbTransposes(PatternPass):
             graph.set_input(node, position, old.producer.inputs[0])
             flag = ("transpose_x", "transpose_y")[position]
             node.attrs[flag] = not node.attrs[flag]
-            if not graph.use_count(old):
-                graph.erase(old.producer)
+            erase_unread(graph, old)
 
 
 def _swapped_operands(node: Node) -> list[int]:

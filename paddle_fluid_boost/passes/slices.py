@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from ..ir.graph import Graph, Node
 from ..ir.pattern import Match, op, value
-from .base import PatternPass, is_static, replace
+from .base import PatternPass, erase_unread, is_static, replace
 
 
 class SplitUnbind(PatternPass):
@@ -97,5 +97,4 @@ class MoveSlices(PatternPass):
             "transpose", [part], {"perm": rest}, shape=output.shape, dtype=output.dtype, before=node
         )
         replace(graph, match, new)
-        if not graph.use_count(transpose.output):
-            graph.erase(transpose)
+        erase_unread(graph, transpose.output)

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from ..ir.graph import Graph, Node
 from ..ir.pattern import Match, op, value
-from .base import PatternPass, is_static, replace
+from .base import PatternPass, erase_unread, is_static, replace
 
 
 def _can_be_simpler(node: Node) -> bool:
@@ -56,3 +56,4 @@ class SimplifyTransposes(PatternPass):
                 kind, [source], attrs, shape=output.shape, dtype=output.dtype, before=node
             )
         replace(graph, match, new)
+        erase_unread(graph, match["x"])

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from ..ir.graph import Graph, Node, Value
 from ..ir.pattern import Match, op, value
-from .base import PatternPass, is_static, replace
+from .base import PatternPass, erase_unread, is_static, replace
 
 
 def _can_be_simpler(node: Node) -> bool:
@@ -64,3 +64,4 @@ class SimplifyViews(PatternPass):
                 before=match.root,
             )
         replace(graph, match, new)
+        erase_unread(graph, match["x"])

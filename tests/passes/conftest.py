@@ -1,0 +1,6 @@
+"""Makes ``graph_testing`` of tests/ir importable here."""
+
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "ir"))
