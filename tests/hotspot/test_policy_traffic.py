@@ -1,8 +1,10 @@
 """The promise of the policy: at most 5% above the better of never and always compiling.
 
 ``docs/policy.md`` derives the bound and says what it rests on: a compile slows its caller by less
-than 1/21 of the time it runs (``interference`` up to 0.045 here), takes at least 20 eager calls,
-and the signatures fit the version slots.  The lengths of the runs are drawn across break-even.
+than 1/21 of the time it runs (``interference`` up to 0.045 here), takes at least 40 eager calls,
+the signatures fit the version slots, and several signatures live longer than it takes to compile
+them all.  The lengths of the runs are drawn across break-even.  Further down are tests of what is
+lost where one of these does not hold.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ SCALES = (
     (50e-6, (0.05, 0.5)),
     (1e-3, (0.1, 1.0)),
     (10e-3, (0.3, 2.0)),
-    (50e-3, (1.0, 4.0)),
-    (0.2, (4.0, 12.0)),
+    (50e-3, (2.0, 6.0)),
+    (0.2, (8.0, 20.0)),
 )
 MOST_CALLS = 30_000
 
@@ -73,7 +75,7 @@ def churning(rng, world):
     count = rng.randint(2, 16)
     skew = rng.uniform(0.0, 1.5)
     weights = [1.0 / (i + 1) ** skew for i in range(count)]
-    length = _calls(rng, world, 1.0 * count, 10.0 * count)
+    length = _calls(rng, world, 3.0 * count, 20.0 * count)
     return [Call(s) for s in rng.choices(range(count), weights, k=length)]
 
 
@@ -111,16 +113,15 @@ def test_never_more_than_5_percent_above_the_better(pattern, scale):
 @pytest.mark.parametrize("pattern", PATTERNS, ids=[p.__name__ for p in PATTERNS])
 def test_never_more_than_5_percent_above_the_better_many_seeds(pattern):
     runs = [_ratio(pattern, scale, seed) for scale in range(len(SCALES)) for seed in range(100)]
-    print(
-        f"{pattern.__name__}: worst {max(runs)[1]}, mean {sum(r[0] for r in runs) / len(runs):.4f}"
-    )
+    mean = sum(ratio for ratio, _ in runs) / len(runs)
+    print(f"{pattern.__name__}: mean {mean:.4f}, worst {max(runs)[1]}")
     assert max(runs)[0] <= BOUND, max(runs)[1]
 
 
 @pytest.mark.parametrize("ratio", [0.1, 0.6, 1.2])
 @pytest.mark.parametrize("eager, compile", [(50e-6, 0.2), (10e-3, 0.8), (0.05, 2.0), (0.2, 8.0)])
 def test_an_adversary_who_stops_at_the_worst_moment(eager, compile, ratio):
-    """Every length around start, end and break-even of the compile, up to 2.5 compile times."""
+    """Every twentieth of a compile time up to 2.5: start, end and break-even are among them."""
     world = World(eager=eager, compile=compile, ratio=ratio, interference=0.045)
     lengths = sorted({max(1, int(k / 20 * compile / eager)) for k in range(1, 51)})
     for length in lengths:
@@ -141,6 +142,33 @@ def test_a_compile_that_disturbs_more_costs_no_more_than_it_disturbs(interferenc
             calls = [Call(0)] * length
             best = min(always_eager(world, calls, 0), compile_at_first_sight(world, calls, 0))
             assert PolicyRun(world, 0).run(calls) <= best / (1.0 - interference) * 1.01
+
+
+@pytest.mark.parametrize("calls_per_compile", [3, 10, 20])
+def test_a_compile_of_few_calls_adds_two_calls_at_most(calls_per_compile):
+    """The policy cannot act before the first call has ended, nor a version in the middle of one."""
+    for ratio in (0.1, 0.5, 1.2):
+        world = World(0.1, 0.1 * calls_per_compile, ratio, interference=0.045)
+        for length in range(1, 6 * calls_per_compile):
+            calls = [Call(0)] * length
+            best = min(always_eager(world, calls, 0), compile_at_first_sight(world, calls, 0))
+            excess = PolicyRun(world, 0).run(calls) - BOUND * best
+            assert excess <= 2 * world.eager, length
+
+
+def test_short_churn_depends_on_the_order_of_compiles_and_not_on_average():
+    """While one compile runs the next is picked on a handful of calls, by luck right or wrong."""
+    ratios = []
+    for seed in range(60):
+        rng = random.Random(seed)
+        world = World(0.01, 0.6, 0.1, 0.045)
+        count = rng.randint(2, 6)
+        length = _calls(rng, world, 0.5 * count, 3.0 * count)
+        calls = [Call(s) for s in rng.choices(range(count), k=length)]
+        best = min(always_eager(world, calls, 0), compile_at_first_sight(world, calls, 0))
+        ratios.append(PolicyRun(world, 0).run(calls) / best)
+    assert sum(ratios) / len(ratios) <= BOUND
+    assert max(ratios) <= 1.25
 
 
 def test_more_signatures_than_slots_still_stay_within_the_bound_of_eager():
