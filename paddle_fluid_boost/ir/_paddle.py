@@ -100,7 +100,8 @@ def is_dtype(value: Any) -> bool:
 def dtype_of(name: str) -> Any:
     """The Paddle dtype called ``name``; ``"undefined"`` means 'as the input'."""
     if name == "undefined":
-        return paddle.base.core.DataType.UNDEFINED  # type: ignore[attr-defined]
+        core: Any = paddle.base.core
+        return core.DataType.UNDEFINED
     return getattr(paddle, name)
 
 

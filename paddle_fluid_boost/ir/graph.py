@@ -161,7 +161,10 @@ class Node:
 
 
 class Graph:
-    """A pure function: ``inputs`` in calling order, ``nodes`` in execution order, ``outputs``."""
+    """A pure function: ``inputs`` in calling order, ``nodes`` in execution order, ``outputs``.
+
+    An output may be an input, a constant, or the same value as another output.
+    """
 
     def __init__(self) -> None:
         self.inputs: list[Value] = []

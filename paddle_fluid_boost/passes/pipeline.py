@@ -15,6 +15,7 @@ from .add_layer_norm import FuseAddLayerNorm
 from .attention import FuseAttention
 from .base import Pass, PassRecord
 from .batch_norm import LowerBatchNorm
+from .before_concat import MoveBeforeConcat
 from .common_subexpressions import MergeCommonSubexpressions
 from .constant_folding import FoldConstants
 from .convolution import LowerConvolution
@@ -66,6 +67,7 @@ PASSES: tuple[Pass, ...] = (
     # the general rule
     LowerBatchNorm(),
     LowerElementwise(),
+    MoveBeforeConcat(),
     FusePostOps(),
     FuseAddLayerNorm(),
     # what the above left behind

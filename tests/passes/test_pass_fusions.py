@@ -254,3 +254,39 @@ def test_optimising_twice_changes_nothing():
     optimise(graph)
     fired = {record.name: record.fired for record in optimise(graph, verifying=True)}
     assert not any(fired.values()), fired
+
+
+def _two_branches(pooled):
+    class Branches(nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two = nn.Conv2D(4, 2, 1), nn.Conv2D(4, 3, 1)
+
+        def forward(self, x):
+            second = F.max_pool2d(x, 1) if pooled else self.two(x)
+            return F.relu(paddle.concat([self.one(x), second], 1))
+
+    return Branches
+
+
+def test_activation_moves_before_a_concat_of_products():
+    outcome = after_passes(made(_two_branches(False)), [IMAGE], PASSES)
+    assert outcome.ops == ["fused_conv2d", "fused_conv2d", "concat"] and outcome.error < 1e-6
+    assert_golden(outcome, "move_before_concat")
+
+
+def test_activation_stays_behind_a_concat_of_something_else():
+    layer = made(_two_branches(True))
+    outcome = after_passes(layer, [IMAGE], PASSES)
+    assert outcome.ops == ["fused_conv2d", "concat", "fused_elementwise"] and outcome.error < 1e-6
+    refused = [r for record in optimise(graph_of(layer, [IMAGE])) for r in record.refused]
+    assert "x0 cannot take the activation as a post-op" in refused
+
+
+def test_half_precision_is_left_as_it_is():
+    """Paddle's CPU has no bfloat16 matmul to compare with, so only the graph is looked at."""
+    layer = made(lambda: nn.Sequential(nn.Linear(4, 4), nn.ReLU()))
+    layer.to(dtype="bfloat16")
+    graph = graph_of(layer, [X.astype("bfloat16")])
+    optimise(graph, verifying=True)
+    assert [node.op for node in graph.nodes] == ["matmul", "add", "relu"]
