@@ -45,6 +45,7 @@ PASSES: tuple[Pass, ...] = (
     SimplifyViews(),
     SplitUnbind(),
     MoveSlices(),
+    AbsorbTransposes(),
     SimplifyTransposes(),
     AbsorbTransposes(),
     UnifyScalarArithmetic(),

@@ -2,7 +2,8 @@
 
 ``x @ w`` with a constant matrix w becomes ``linear`` (``transpose_y`` transposes the constant at
 build time); any other ``matmul``/``bmm`` of rank 2 and up becomes ``fused_matmul``.  A transpose of
-an operand's last two dimensions becomes a flag: x @ transpose(y) = matmul(x, y, transpose_y=True).
+an operand's last two dimensions becomes a flag: x @ transpose(y) = matmul(x, y, transpose_y=True);
+a transpose that does more ([0, 2, 3, 1] for keys) keeps the rest ([0, 2, 1, 3]).
 """
 
 from __future__ import annotations
@@ -17,39 +18,51 @@ from .base import PatternPass, erase_unread, is_float, is_static, replace
 
 
 class AbsorbTransposes(PatternPass):
-    """``matmul`` of a transposed operand reads the operand itself, with the flag set."""
+    """``matmul`` of an operand whose innermost dimension was moved reads it in place, by a flag."""
 
     name = "absorb_transposes"
     patterns: ClassVar = (
-        op("matmul", value("x"), value("y"), where=lambda node: bool(_swapped_operands(node))),
+        op("matmul", value("x"), value("y"), where=lambda node: bool(_moved_operands(node))),
     )
 
     def rewrite(self, graph: Graph, match: Match) -> None:
         """Changes the operands and flags in place; the transposes may have other readers."""
         node = match.root
-        for position in _swapped_operands(node):
+        for position in _moved_operands(node):
             old = node.inputs[position]
             assert old is not None and old.producer is not None
-            graph.set_input(node, position, old.producer.inputs[0])
+            graph.set_input(node, position, _unmoved(graph, node, old.producer))
             flag = ("transpose_x", "transpose_y")[position]
             node.attrs[flag] = not node.attrs[flag]
             erase_unread(graph, old)
 
 
-def _swapped_operands(node: Node) -> list[int]:
+def _moved_operands(node: Node) -> list[int]:
     return [
         position
         for position, value in enumerate(node.inputs[:2])
-        if value is not None and _swaps_last_two(value.producer)
+        if value is not None and _moves_innermost_to_second(value.producer)
     ]
 
 
-def _swaps_last_two(node: Node | None) -> bool:
+def _moves_innermost_to_second(node: Node | None) -> bool:
     if node is None or node.op != "transpose":
         return False
     rank = node.output.rank
-    perm = [axis % rank for axis in node.attrs["perm"]]
-    return rank >= 2 and perm == [*range(rank - 2), rank - 1, rank - 2]
+    return rank >= 2 and node.attrs["perm"][-2] % rank == rank - 1
+
+
+def _unmoved(graph: Graph, before: Node, transpose: Node) -> Value:
+    """The transposed value with its last two dimensions swapped back."""
+    source, output = transpose.inputs[0], transpose.output
+    assert source is not None
+    *first, last, second = (axis % output.rank for axis in transpose.attrs["perm"])
+    perm = [*first, second, last]
+    if perm == list(range(output.rank)):
+        return source
+    shape = [*output.shape[:-2], output.shape[-1], output.shape[-2]]
+    attrs = {"perm": perm}
+    return graph.add("transpose", [source], attrs, shape=shape, dtype=output.dtype, before=before)
 
 
 class LowerProducts(PatternPass):

@@ -153,6 +153,10 @@ def _heads_first(t):
 
 
 def _attention(q, k, v, mask, where):
+    if where == "keys_at_once":
+        q, k, v = _heads_first(q), k.transpose([0, 2, 3, 1]), _heads_first(v)
+        scores = paddle.matmul(q, k) if mask is None else paddle.matmul(q, k) + mask
+        return _heads_first(paddle.matmul(F.softmax(scores), v))
     q, k, v = map(_heads_first, (q, k, v))
     if where == "query":
         q = q * 0.5
@@ -167,7 +171,7 @@ def _attention(q, k, v, mask, where):
 ATTENTION = [AbsorbTransposes(), UnifyScalarArithmetic(), FuseAttention()]
 
 
-@pytest.mark.parametrize("where", ["query", "scores", "divided", "nowhere"])
+@pytest.mark.parametrize("where", ["query", "scores", "divided", "nowhere", "keys_at_once"])
 @pytest.mark.parametrize("masked", [False, True])
 def test_attention_is_one_node(where, masked):
     if masked:
