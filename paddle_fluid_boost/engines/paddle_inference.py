@@ -60,7 +60,7 @@ class PaddleInference:
         """The settings worth trying for this program, most promising first."""
         threads = options.threads or usable_cores()
         plain = {"onednn": False, "threads": threads}
-        names = safety.op_names(captured)
+        names = captured.op_names
         empty = any(0 in slot.shape for slot in captured.inputs)  # oneDNN: std::exception
         if not pd.has_onednn() or empty or not safety.gains_from_onednn(names):
             return [plain]
@@ -79,7 +79,7 @@ class PaddleInference:
         for slot in (*captured.inputs, *captured.outputs):
             if slot.dtype not in _ITEM_BYTES:
                 raise EngineError(f"{self.name}: '{slot.name}' has dtype {slot.dtype}")
-        names = safety.op_names(captured)
+        names = captured.op_names
         notes = [f"Paddle Inference {pd.paddle.__version__}, {wanted['threads']} thread(s)"]
         with exported(captured, onednn=wanted["onednn"]) as model:
             left_out: tuple[str, ...] = (_CSE,) if model.predictor_outputs > 1 else ()
@@ -93,7 +93,7 @@ class PaddleInference:
             )
             unproven = safety.unproven(names) if final.onednn else []
             if unproven:
-                self._probe(captured, model, final, names, unproven)
+                self._probe(captured, model, final, unproven)
                 notes.append(f"tried in a child process first, because of {', '.join(unproven)}")
             predictor = _create(model, final)
         return PredictorExecutable(
@@ -111,7 +111,6 @@ class PaddleInference:
         captured: CapturedProgram,
         model: ExportedModel,
         settings: PredictorSettings,
-        names: tuple[str, ...],
         unproven: list[str],
     ) -> None:
         """Raises EngineError unless the child process survives this predictor.
@@ -121,7 +120,7 @@ class PaddleInference:
         about = f"{self.name}+onednn: {', '.join(unproven)} may be unsafe under oneDNN"
         if not options.probe_in_child:
             raise EngineError(f"{about}, and options.probe_in_child is off")
-        key = (names, settings)
+        key = (*captured.op_names, settings)
         if key not in self._verdicts:
             request = {
                 "model": model.model,

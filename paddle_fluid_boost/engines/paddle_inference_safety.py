@@ -8,10 +8,7 @@ first run in a child process.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-from ..capture.program import CapturedProgram
+from collections.abc import Collection
 
 #: Ops that need no work or only name data.
 _STRUCTURE = {
@@ -38,30 +35,16 @@ _CURES = (("pd_op.leaky_relu", "conv_activation_onednn_fuse_pass"),)
 _CURED = frozenset(op for op, _ in _CURES)
 
 
-def all_ops(block: Any) -> Iterator[Any]:
-    """Every op of ``block`` and of the blocks inside its ops."""
-    for op in block.ops:
-        yield op
-        if op.name() in ("pd_op.if", "pd_op.while"):
-            for inner in op.blocks():
-                yield from all_ops(inner)
-
-
-def op_names(captured: CapturedProgram) -> tuple[str, ...]:
-    """Names of all ops, inner blocks included."""
-    return tuple(op.name() for op in all_ops(captured.program.global_block()))
-
-
-def gains_from_onednn(names: tuple[str, ...]) -> bool:
+def gains_from_onednn(names: Collection[str]) -> bool:
     """Whether any op of the program is worth oneDNN."""
     return not _GAINS.isdisjoint(names)
 
 
-def passes_to_leave_out(names: tuple[str, ...]) -> tuple[str, ...]:
+def passes_to_leave_out(names: Collection[str]) -> tuple[str, ...]:
     """Paddle passes that would harm a program with these ops under oneDNN."""
     return tuple(name for op, name in _CURES if op in names)
 
 
-def unproven(names: tuple[str, ...]) -> list[str]:
+def unproven(names: Collection[str]) -> list[str]:
     """The ops, sorted, for which oneDNN is not known to be safe."""
     return sorted(set(names) - KNOWN_SAFE - _CURED)

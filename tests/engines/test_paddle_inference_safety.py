@@ -88,7 +88,7 @@ def test_every_op_called_safe_equals_eager(capfd):
         if isinstance(call, nn.Layer):
             cases.calibrated(call, x)
         captured = cases.capture(call, x)
-        names = safety.op_names(captured)
+        names = captured.op_names
         assert safety.unproven(names) == []
         met |= set(names)
         executable = ENGINE.build(captured, ONEDNN)
@@ -103,7 +103,7 @@ def test_vision_zoo_is_served_without_a_probe(name):
     x = paddle.randn([2, 3, 64, 64])
     net = cases.calibrated(getattr(paddle.vision.models, name)(num_classes=10), x)
     captured = cases.capture(net, x)
-    assert safety.unproven(safety.op_names(captured)) == []
+    assert safety.unproven(captured.op_names) == []
     cases.assert_same(ENGINE.build(captured, ONEDNN)([x]), cases.eager(net, x))
 
 
