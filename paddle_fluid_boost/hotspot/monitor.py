@@ -45,7 +45,7 @@ class SignatureStats:
     first_call / last_call: ``time.perf_counter()`` at the first and the last recorded call.
     next_check: number of eager calls at which the policy wants to be asked next.
     counted_from: eager calls before this one no longer count for the expectation.
-    decided_at / decided_time: eager calls and time when the policy last asked for a compile.
+    decided_time: when the policy last asked for a compile.
     published_at / published_time: compiled calls and time when the version came into use.
     backoff: every version that failed or did not pay back doubles what the next one must promise.
     measured_eager / measured_compiled: medians that the worker measured side by side.
@@ -64,7 +64,6 @@ class SignatureStats:
         "compiled_timed_seconds",
         "compiles",
         "counted_from",
-        "decided_at",
         "decided_time",
         "eager_before_compile",
         "eager_calls",
@@ -107,7 +106,6 @@ class SignatureStats:
         self.next_review = TIMED_FIRST
         self.timed_until = TIMED_FIRST
         self.counted_from = 0
-        self.decided_at = 0
         self.decided_time = 0.0
         self.published_at = 0
         self.published_time = 0.0

@@ -49,7 +49,7 @@ LIVE_WINDOW = 8
 CHURN_SHARE = 0.5
 #: Look-ups before churn is judged: every function meets new signatures at first.
 CHURN_LOOKUPS = 64
-#: A signature that looked hot has this many times its own age and its compile time to come again
+#: A version has this many times its signature's age and its compile time to pay back its compile
 #: before it counts as one that did not.
 PATIENCE = 4
 #: With every version slot of a function taken, a newcomer must be this many times as valuable as
@@ -179,7 +179,7 @@ class Policy:
         charged = EAGERNESS * self.estimates.interference * busy * compile_seconds
         needed_seconds = charged / self.estimates.saving(function)
         if needed_seconds <= stats.eager_calls * eager:  # else it is too early in any case
-            needed_seconds /= _return_rate(function, now)
+            needed_seconds /= _pay_rate(function, charged, now)
         if stats.backoff:
             needed_seconds = max(needed_seconds, compile_seconds) * 2.0**stats.backoff
         return max(1, round(needed_seconds / max(eager, 1e-7))), compile_seconds
@@ -231,7 +231,7 @@ class Policy:
             if stats.state not in (COLD, REJECTED):
                 return False
             stats.enter(QUEUED, reason)
-            stats.decided_at, stats.decided_time = stats.eager_calls, now
+            stats.decided_time = now
         return True
 
     def published(
@@ -288,10 +288,8 @@ class Policy:
 
         The next one must promise twice as much if this one has not paid back what it cost.
         """
-        calls = stats.compiled_calls - stats.published_at
-        saved = calls * (stats.measured_eager - stats.measured_compiled)
         cost = self.estimates.compile_seconds(function, stats.measured_eager)
-        paid = saved >= self.estimates.interference * cost
+        paid = _saved(stats) >= self.estimates.interference * cost
         function.version_lost(paid)
         stats.enter(COLD, reason)
         if paid or options.hot_calls:
@@ -361,19 +359,27 @@ def _busy_share(stats: SignatureStats, now: float, horizon: float) -> float:
     return (stats.eager_seconds + horizon) / (elapsed + horizon)
 
 
-def _return_rate(function: FunctionStats, now: float) -> float:
-    """Chance that a signature which looked hot came again as often as before, over all of them."""
-    decided, returned = function.versions_lost, function.versions_paid
+def _pay_rate(function: FunctionStats, charge: float, now: float) -> float:
+    """Chance that a version of ``function`` pays back ``charge`` seconds, as far as is known.
+
+    Versions that have not had their time yet do not count; the prior is one that paid.
+    """
+    known, paid = function.versions_lost, function.versions_paid
     for stats in list(function.signatures.values()):
-        if not stats.decided_at or stats.state != COMPILED:
+        if stats.state != COMPILED:
             continue
-        age = stats.decided_time - stats.first_call + stats.compile_seconds
-        if stats.calls >= 2 * stats.decided_at:
-            decided += 1
-            returned += 1
-        elif now - stats.decided_time > PATIENCE * age:
-            decided += 1
-    return (returned + 1) / (decided + 1)
+        if _saved(stats) >= charge:
+            known, paid = known + 1, paid + 1
+        else:
+            age = stats.decided_time - stats.first_call + stats.compile_seconds
+            known += now - stats.decided_time > PATIENCE * age
+    return (paid + 1) / (known + 1)
+
+
+def _saved(stats: SignatureStats) -> float:
+    """Seconds that the present version has saved, at the times measured side by side."""
+    calls = stats.compiled_calls - stats.published_at
+    return calls * (stats.measured_eager - stats.measured_compiled)
 
 
 def _slot_taken(function: FunctionStats, rate: float, now: float) -> bool:
@@ -386,11 +392,10 @@ def _slot_taken(function: FunctionStats, rate: float, now: float) -> bool:
 
 def _value(stats: SignatureStats, now: float) -> float:
     """Seconds that a version saves of every second; without bound until it has had some time."""
-    calls = stats.compiled_calls - stats.published_at
     age = now - stats.published_time
     if stats.state != COMPILED or age <= stats.compile_seconds:
         return math.inf
-    return calls * (stats.measured_eager - stats.measured_compiled) / age
+    return _saved(stats) / age
 
 
 def _dominates(function: FunctionStats, stats: SignatureStats) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import threading
 
 import pytest
+from forking import in_child, needs_fork
 
 from paddle_fluid_boost.hotspot import policy as policy_module
 from paddle_fluid_boost.hotspot.estimates import (
@@ -139,16 +139,12 @@ def test_two_threads_get_one_compile(policy, function):
     assert sorted(actions) == [COMPILE] + [WAIT] * 7
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@needs_fork
 def test_a_forked_child_can_decide_though_the_lock_was_held(policy, function):
     stats = function.signature("k")
     stats.record_eager(1.0, now=1.0)
     with policy_module._transition:
-        pid = os.fork()
-        if pid == 0:
-            decision = policy.decide(function, stats, 1.0)
-            os._exit(0 if decision.action == COMPILE else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert in_child(lambda: policy.decide(function, stats, 1.0).action == COMPILE) == 0
 
 
 # -- after a rejection -----------------------------------------------------------------------------

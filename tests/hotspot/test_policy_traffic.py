@@ -188,6 +188,16 @@ def test_one_shot_traffic_is_soon_left_alone():
     assert run.compiles <= 40
 
 
+def test_phases_too_short_to_pay_are_recognised():
+    """Ten calls of a signature, then the next: no version is ready before its phase is over."""
+    world = World(eager=0.1, compile=4.0, ratio=0.3, interference=0.045)
+    run = PolicyRun(world, 0)
+    run.run([Call(i // 10) for i in range(2000)])
+    compiles = run.compiles
+    run.run([Call(i // 10) for i in range(2000, 4000)])
+    assert run.compiles - compiles <= 5  # of 200 signatures
+
+
 def test_the_simulator_charges_what_it_says():
     """The yardstick itself, by hand: eager 1 s, compile 10 s, interference 0.5, ratio 0.1."""
     world = World(eager=1.0, compile=10.0, ratio=0.1, interference=0.5)
