@@ -113,32 +113,44 @@ class PaddleInference:
         settings: PredictorSettings,
         unproven: list[str],
     ) -> None:
-        """Raises EngineError unless the child process survives this predictor.
-
-        What it finds holds for all shapes of one sequence of ops.
-        """
+        """Raises EngineError unless the child process survives this predictor."""
         about = f"{self.name}+onednn: {', '.join(unproven)} may be unsafe under oneDNN"
         if not options.probe_in_child:
             raise EngineError(f"{about}, and options.probe_in_child is off")
-        key = (*captured.op_names, settings)
-        if key not in self._verdicts:
-            request = {
-                "model": model.model,
-                "params": model.params,
-                "settings": settings.to_dict(),
-                "inputs": [(s.name, s.shape, s.dtype) for s in captured.inputs],
-            }
-            try:
-                wrong = PROBE.ask(request, options.compile_timeout_s)
-            except ProbeUnavailable as error:
-                raise EngineError(f"{about}, and cannot be probed: {error}") from error
-            with self._verdicts_lock:
-                while len(self._verdicts) >= _MAX_VERDICTS:
-                    del self._verdicts[next(iter(self._verdicts))]
-                self._verdicts[key] = wrong
-        verdict = self._verdicts.get(key)
+        verdict = self._verdict(captured, model, settings)
         if verdict is not None:
             raise EngineError(f"{about}; in a child process it {verdict}")
+
+    def _verdict(
+        self,
+        captured: CapturedProgram,
+        model: ExportedModel,
+        settings: PredictorSettings,
+    ) -> str | None:
+        """What the probe child says, or said before about the same program with other weights.
+
+        Shapes matter: the same net may do no harm with 8 channels and crash with 64.
+        """
+        shapes = tuple((name, tuple(t.shape)) for name, t in sorted(captured.parameters.items()))
+        key = (*captured.op_names, *captured.inputs, *shapes, settings)
+        with self._verdicts_lock:
+            if key in self._verdicts:
+                return self._verdicts[key]
+        request = {
+            "model": model.model,
+            "params": model.params,
+            "settings": settings.to_dict(),
+            "inputs": [(slot.name, slot.shape, slot.dtype) for slot in captured.inputs],
+        }
+        try:
+            verdict = PROBE.ask(request, options.compile_timeout_s)
+        except ProbeUnavailable as error:
+            raise EngineError(f"{self.name}+onednn: cannot be probed: {error}") from error
+        with self._verdicts_lock:
+            while len(self._verdicts) >= _MAX_VERDICTS:
+                del self._verdicts[next(iter(self._verdicts))]
+            self._verdicts[key] = verdict
+        return verdict
 
 
 def _checked(settings: dict[str, Any]) -> dict[str, Any]:

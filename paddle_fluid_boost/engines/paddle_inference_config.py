@@ -37,6 +37,8 @@ def make_config(model: str, params: str, settings: PredictorSettings) -> Any:
         params: path of the ``.pdiparams``, or "" for a program without parameters.
     """
     config = pd.paddle.inference.Config(model, params)
+    # Hushes Paddle's log below errors for the whole process; the only way to keep the predictor's
+    # own lines, dozens for each build, out of the user's terminal.
     config.disable_glog_info()
     if settings.onednn:
         pd.config_method(config, "enable_onednn")()
