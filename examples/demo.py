@@ -24,9 +24,9 @@ HERE = Path(__file__).resolve().parent
 
 #: Title of each network, and how many calls one process makes.
 NETWORKS = {
-    "mobilenet_v3_small": ("MobileNetV3-small on photographs (random weights)", 160),
-    "resnet50": ("ResNet-50 on photographs (random weights)", 50),
-    "text": ("PP-OCRv5 recogniser on a page of text (trained weights)", 84),
+    "mobilenet_v3_small": ("MobileNetV3-small on photographs (random weights)", 120),
+    "resnet50": ("ResNet-50 on photographs (random weights)", 40),
+    "text": ("PP-OCRv5 recogniser on a page of text (trained weights)", 56),
 }
 WAYS = {
     "eager": "eager",
