@@ -53,7 +53,7 @@ def difference(got: Any, want: Any) -> float:
 
 
 def probe(request: dict[str, Any]) -> str | None:
-    """Runs the predictor beside a plain one; None, or what is wrong with it.
+    """Runs the predictor beside a plain one; None, or what is wrong: "returns ...", "raises ...".
 
     Args:
         request: ``model`` and ``params`` (paths), ``settings`` (PredictorSettings as a dict),
@@ -90,7 +90,7 @@ def serve(requests: TextIO, answers: TextIO) -> None:
         try:
             wrong = probe(json.loads(line))
         except Exception as error:  # whatever Paddle throws is the answer
-            wrong = f"{type(error).__name__}: {str(error).strip()[-300:]}"
+            wrong = f"raises {type(error).__name__}: {str(error).strip()[-300:]}"
         answers.write(ANSWER + json.dumps({"wrong": wrong}) + "\n")
         answers.flush()
 

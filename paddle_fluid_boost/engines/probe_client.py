@@ -29,7 +29,7 @@ class ProbeClient:
         self._child: subprocess.Popen[bytes] | None = None
 
     def ask(self, request: dict[str, Any], timeout: float) -> str | None:
-        """What is wrong with the predictor of ``request``, or None.
+        """What the predictor of ``request`` does wrong, as the end of a sentence, or None.
 
         Args:
             request: see :func:`probe_child.probe`.
@@ -50,7 +50,7 @@ class ProbeClient:
                 if code != 0:
                     return _cause_of_death(code)
                 # It left after its idle minute just as we asked: ask a new one.
-            return "the probe child leaves without an answer"
+            return "leaves without an answer"
 
     def _exchange(
         self, child: subprocess.Popen[bytes], line: bytes, deadline: float
@@ -67,7 +67,7 @@ class ProbeClient:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([child.stdout], [], [], left)[0]:
                 self._kill()
-                return {"wrong": "no answer in time"}
+                return {"wrong": "gives no answer in time"}
             piece = os.read(child.stdout.fileno(), 65536)
             if not piece:
                 return None

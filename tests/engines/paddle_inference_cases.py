@@ -23,7 +23,7 @@ BOTH = (PLAIN, ONEDNN)
 def capture(call: Callable[..., Any], *args: Any) -> CapturedProgram:
     """The program of ``call(*args)``."""
     with paddle.no_grad():
-        return trace(call, args, {}, yielding=False)[0]
+        return trace(call, args, {})[0]
 
 
 def calibrated(net: nn.Layer, *args: Any) -> nn.Layer:

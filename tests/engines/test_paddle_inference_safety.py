@@ -128,7 +128,9 @@ def test_an_op_onednn_cannot_take_is_found_in_the_child():
     x = paddle.randn([1, 3, 16, 16])
     net = cases.Upsampler()
     captured = cases.capture(net, x)
-    with pytest.raises(EngineError, match=r"bilinear_interp may be unsafe.*DoubleAttribute"):
+    with pytest.raises(
+        EngineError, match=r"bilinear_interp may be unsafe.*it raises .*DoubleAttribute"
+    ):
         ENGINE.build(captured, ONEDNN)
     cases.assert_same(ENGINE.build(captured, cases.PLAIN)([x]), cases.eager(net, x))
 
@@ -219,7 +221,7 @@ def test_one_child_serves_many_probes(monkeypatch):
 def test_a_child_that_hangs_is_killed(monkeypatch):
     client = _Stub(monkeypatch, "import time; time.sleep(60)")
     started = time.monotonic()
-    assert client.ask({}, 0.5) == "no answer in time"
+    assert client.ask({}, 0.5) == "gives no answer in time"
     assert time.monotonic() - started < 10
     assert client._child is None
 
