@@ -66,7 +66,7 @@ def _unit(target: Any) -> Unit:
         return layer_call.watch_layer(target)[0]
     if isinstance(target, pd.StaticFunction):
         unit = static_function.ensure_unit(target)
-        if isinstance(unit, Unit):
+        if unit is not None:
             return unit
         raise SpecError("warmup: this function is compiled by another backend")
     raise TypeError(

@@ -7,20 +7,17 @@ refusal is the proof that the captured program holds for all values.
 
 The trace runs in a worker thread while the user's thread goes on in eager mode.  Paddle's static
 mode is thread-local and parameters are turned into program parameters where an op reads them, so
-no layer is changed.  The interpreter lock is handed back every ``options.capture_slice_ms``.
+no layer is changed.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from types import FrameType
 from typing import Any
 
 from ..errors import CaptureRefused
-from ..options import options
 from . import _paddle as pd
 from .lock import STATIC_LOCK
 from .program import CapturedProgram, Slot
@@ -40,7 +37,6 @@ def trace(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     *,
-    yielding: bool,
     dynamic_dims: Mapping[int, Sequence[int]] | None = None,
 ) -> tuple[CapturedProgram, Any]:
     """Runs ``call`` on symbols shaped like ``args`` and returns the program and the result.
@@ -48,7 +44,6 @@ def trace(
     Args:
         call: a callable shown to be pure for these arguments.
         args, kwargs: an example call; every eager tensor in them becomes an input, in order.
-        yielding: hand the interpreter lock back regularly (background thread).
         dynamic_dims: for the n-th input, the dimensions left open (-1); default none.
 
     Returns:
@@ -77,7 +72,7 @@ def trace(
 
     with STATIC_LOCK:
         try:
-            with pd.static_tracing(program, startup), _Yielding(yielding):
+            with pd.static_tracing(program, startup):
                 symbolic_args, symbolic_kwargs = map_leaves((tuple(args), dict(kwargs)), symbol)
                 result = call(*symbolic_args, **symbolic_kwargs)
         except CaptureRefused:
@@ -113,32 +108,3 @@ def _explain(error: Exception) -> tuple[str, str]:
     text = str(error).strip().splitlines()
     message = next((line.strip() for line in text if line.strip()), type(error).__name__)
     return f"{_UNTRACEABLE}: {type(error).__name__}: {message[:200]}", where
-
-
-class _Yielding:
-    """Pauses the traced thread between Python calls so that others get the interpreter.
-
-    The worker runs for ``capture_slice_ms``, then sleeps so that its share of time is
-    ``capture_duty``; as soon as somebody waits for the static lock it stops sleeping.
-    """
-
-    def __init__(self, enabled: bool) -> None:
-        self._enabled = enabled
-        self._slice = options.capture_slice_ms / 1e3
-        self._pause = self._slice * (1 / options.capture_duty - 1)
-        self._until = 0.0
-
-    def __enter__(self) -> None:
-        if self._enabled:
-            self._until = time.perf_counter() + self._slice
-            sys.setprofile(self._on_event)
-
-    def __exit__(self, *_: object) -> None:
-        if self._enabled:
-            sys.setprofile(None)
-
-    def _on_event(self, frame: FrameType, event: str, arg: object) -> None:
-        if time.perf_counter() > self._until:
-            if self._pause > 0 and not STATIC_LOCK.contended:
-                time.sleep(self._pause)
-            self._until = time.perf_counter() + self._slice

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Hashable
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ..capture import _paddle as pd
@@ -15,6 +16,7 @@ from ..capture.screen import screen
 from ..capture.state import Snapshot
 from ..capture.structure import map_leaves
 from ..capture.trace import trace
+from ..capture.yielding import Yielding
 from ..engines.select import Choice, choose
 from ..errors import CaptureRefused
 from ..hotspot.monitor import SignatureStats
@@ -27,14 +29,19 @@ from .watch import watch
 if TYPE_CHECKING:
     from .unit import Unit
 
+#: Eager calls whose median says what a call costs.
+_ENOUGH_CALLS = 3
+
 log = logging.getLogger("paddle_fluid_boost.compiles")
 
 
 class CompileJob:
     """Compiles one signature of one unit.
 
-    call: the original callable, bound.  tensors: the call's tensors, by reference; the job gives
-    up when they are written to before it has copied them.
+    call: the original callable, bound.
+    tensors: the call's tensors, by reference; the job gives up when they are written to before it
+        has copied them.
+    background: keep out of the way of other threads.
     """
 
     def __init__(
@@ -49,6 +56,8 @@ class CompileJob:
         snapshot: Snapshot,
         layers_touched: Flag,
         priority: float,
+        *,
+        background: bool,
     ) -> None:
         self.key: Hashable = (id(unit), key)
         self.priority = priority
@@ -63,6 +72,7 @@ class CompileJob:
         self._layers_touched = layers_touched
         self._grad_enabled = pd.paddle.is_grad_enabled()
         self._captured = False
+        self._background = background
 
     def abandoned(self) -> None:
         """The worker dropped the job: the policy may ask again."""
@@ -73,7 +83,7 @@ class CompileJob:
         started = time.perf_counter()
         self._stats.start_compile()
         try:
-            with pd.paddle.no_grad():
+            with Yielding(self._background), pd.paddle.no_grad():
                 version, choice = self._compile()
         except CaptureRefused as error:
             refusal = Refusal(error.reason, error.where, error.permanent)
@@ -89,8 +99,7 @@ class CompileJob:
 
     def _compile(self) -> tuple[Version, Choice]:
         inputs, args, kwargs = self._own_inputs()
-        background = not options.sync
-        captured, traced = trace(self._call, args, kwargs, yielding=background)
+        captured, traced = trace(self._call, args, kwargs)
         screen(captured)
         weights = Weights(list(captured.parameters.values()))
         if self._grad_enabled and not weights.all_stop_gradient():
@@ -103,7 +112,8 @@ class CompileJob:
             raise CaptureRefused("computes no new tensor")
         self._captured = True
         _keep_outputs(captured, result)
-        choice = choose(captured, inputs, result.fresh, lambda: self._call(*args, **kwargs))
+        eager_seconds = self._eager_seconds(args, kwargs)
+        choice = choose(captured, inputs, result.fresh, eager_seconds, self._pause)
         self._check_choice(choice)
         version = Version(
             self._signature,
@@ -136,6 +146,22 @@ class CompileJob:
         args, kwargs = map_leaves((self._args, self._kwargs), replace)
         self._tensors = self._args = self._kwargs = None  # type: ignore[assignment]
         return inputs, args, kwargs
+
+    def _eager_seconds(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
+        """What an eager call costs: as the user met it, or measured where there is too little."""
+        if self._stats.eager_calls >= _ENOUGH_CALLS:
+            return self._stats.eager_median()
+        times = []
+        for _ in range(_ENOUGH_CALLS):
+            started = time.perf_counter()
+            self._call(*args, **kwargs)
+            times.append(time.perf_counter() - started)
+        return median(times)
+
+    def _pause(self, seconds: float) -> None:
+        """Lets the user's thread finish the call that a run of ours may have held up."""
+        if self._background:
+            time.sleep(max(seconds, self._stats.eager_median()))
 
     def _check_choice(self, choice: Choice) -> None:
         if choice.executable is None:

@@ -32,12 +32,13 @@ def call(layer: Any, *args: Any, **kwargs: Any) -> Any:
             return stock_call(layer, *args, **kwargs)
         entry = watch_layer(layer)
     unit = entry[0]
-    if unit.skipping:  # transparent: its parts are watched instead
-        return unit(*args, **kwargs)
+    if unit.skip:  # transparent: its parts are watched instead
+        unit.skip -= 1
+        return stock_call(layer, *args, **kwargs)
     before = getattr(_depth, "inside", False)
     _depth.inside = True
     try:
-        return unit(*args, **kwargs)
+        return unit.call(args, kwargs)
     finally:
         _depth.inside = before
 

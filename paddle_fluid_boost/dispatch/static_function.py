@@ -36,38 +36,30 @@ def call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, hooked
     """
     if not function._program_trans.enable_to_static:
         return stock_call(function, *args, **kwargs)
-    unit = function.__dict__.get(_UNIT)
-    if unit is None:
-        unit = ensure_unit(function, hooked=hooked)
-    return unit(*args, **kwargs)
+    unit = ensure_unit(function, hooked=hooked)
+    return unit.call(args, kwargs) if unit is not None else stock_call(function, *args, **kwargs)
 
 
 def unit_of(function: Any) -> Unit | None:
     """The Unit of a StaticFunction, or None before its first call."""
-    unit = function.__dict__.get(_UNIT)
-    return unit if isinstance(unit, Unit) else None
+    return function.__dict__.get(_UNIT)
 
 
-def ensure_unit(function: Any, *, hooked: bool | None = None) -> Callable[..., Any]:
-    """The Unit of a StaticFunction, made when there is none; Paddle's own call where the user
-    asked for another compiler."""
+def ensure_unit(function: Any, *, hooked: bool | None = None) -> Unit | None:
+    """The Unit of a StaticFunction, made when there is none; None where the user asked for another
+    compiler than ours."""
     if hooked is None:
         hooked = not isinstance(function, (BoostedSymbolicFunction, BoostedWholeGraphFunction))
-    unit = function.__dict__.get(_UNIT)
-    if unit is None:
-        unit = function.__dict__[_UNIT] = _make_unit(function, hooked)
-    return unit
+    if _UNIT not in function.__dict__:
+        function.__dict__[_UNIT] = _make_unit(function, hooked)
+    return function.__dict__[_UNIT]
 
 
-def _make_unit(function: Any, hooked: bool) -> Callable[..., Any]:
-    def stock(*args: Any, **kwargs: Any) -> Any:
-        return stock_call(function, *args, **kwargs)
-
-    def eager(*args: Any, **kwargs: Any) -> Any:
-        return function.dygraph_function(*args, **kwargs)
-
+def _make_unit(function: Any, hooked: bool) -> Unit | None:
     if function._property or _asks_for_another_compiler(function):
-        return stock
+        return None
+    stock = functools.partial(stock_call, function)
+    eager = _eager(function)
     whole_graph = isinstance(function, pd.ASTStaticFunction)
     training = options.training
     if training == "auto":
@@ -82,6 +74,18 @@ def _make_unit(function: Any, hooked: bool) -> Callable[..., Any]:
         on_new_signature=lambda args, kwargs: _remember_spec(function, args, kwargs),
         on_refused=watch_parts,
     )
+
+
+def _eager(function: Any) -> Callable[..., Any]:
+    """The user's code, bound without keeping its instance alive."""
+    code, instance = function._dygraph_function, function._class_instance
+    if instance is None:
+        return code
+
+    def bound(*args: Any, **kwargs: Any) -> Any:
+        return code(instance(), *args, **kwargs)
+
+    return bound
 
 
 def _asks_for_another_compiler(function: Any) -> bool:
@@ -132,6 +136,10 @@ class BoostedSymbolicFunction(pd.SymbolicStaticFunction):
     """A function under ``pfb.to_static``."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        unit = self.__dict__.get(_UNIT)
+        if unit is not None and unit.skip:  # refused: next to nothing on top of eager
+            unit.skip -= 1
+            return unit.cold(*args, **kwargs)
         return call(self, args, kwargs, hooked=False)
 
 

@@ -38,6 +38,10 @@ POLICY = Policy()
 WORKER = Worker()
 #: A refused function is looked at again after so many calls, doubling each time.
 _FIRST_LOOK_AGAIN = 1000
+#: Functions quicker than this (seconds) are looked at once in so many + 1 calls, after the first.
+_QUICK = 300e-6
+_UNSEEN = 7
+_ALWAYS_SEEN = 32
 #: State that changes between two calls may settle; after so many tries it counts as an effect.
 _CONFIRM_TRIES = 3
 #: Versions of one signature for different Python state (a flag toggled between calls).
@@ -98,20 +102,22 @@ class Unit:
         self._owner = weakref.ref(owner) if owner is not None else None
         self._eager = eager
         self._roots = roots
-        self._cold = cold or eager
-        self._training = training or self._cold
+        self.cold = cold or eager
+        self._training = training or self.cold
         self._trainable: Any = None
         self._attempts: dict[Hashable, _Attempt] = {}
-        self._skip = 0
+        #: Calls for which a refused function is passed through without a look.
+        self.skip = 0
         self._look_again = _FIRST_LOOK_AGAIN
         _units.add(self)
 
     # -- the hot path -----------------------------------------------------------------------------
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._skip or not hooks.watching:
-            self._skip = max(self._skip - 1, 0)
-            return self._cold(*args, **kwargs)
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One call.  Whoever calls this a lot asks :attr:`skip` first, and if it is not 0 counts it
+        down and calls :attr:`cold` directly."""
+        if not hooks.watching:
+            return self.cold(*args, **kwargs)
         tracer = _tracer_holder._dygraph_tracer_
         if tracer is None or getattr(_context, "observing", False):
             return self._eager(*args, **kwargs)
@@ -119,14 +125,14 @@ class Unit:
             key, tensors = key_of(args, kwargs)
         except Opaque as reason:
             self._note_opaque(str(reason))
-            return self._cold(*args, **kwargs)
+            return self.cold(*args, **kwargs)
         for version in self.versions.get(key, ()):
             if version.ready() or self._usable_after_all(version):
                 return self._run(version, tensors, args, kwargs)
         if tracer._has_grad and self._needs_gradients(tensors):
             return self._training(*args, **kwargs)
-        if tracer._amp_level != _NO_AMP or not all(map(_has_elements, tensors)):
-            return self._cold(*args, **kwargs)
+        if tracer._amp_level != _NO_AMP or any(map(_is_empty, tensors)):
+            return self.cold(*args, **kwargs)
         return self._run_cold(key, tensors, args, kwargs)
 
     def _run(
@@ -140,7 +146,7 @@ class Unit:
             result = version(tensors)
         except EngineError as error:
             self.withdraw(version, f"the engine failed: {error}")
-            return self._cold(*args, **kwargs)
+            return self.cold(*args, **kwargs)
         if stats.record_compiled(time.perf_counter() - started):
             reason = self.policy.review(self.stats, stats)
             if reason and options.min_gain:
@@ -162,13 +168,27 @@ class Unit:
             result = self._observed(key, stats, attempt, tensors, args, kwargs)
             ask = stats.record_eager(time.perf_counter() - started)
         else:
-            result = self._cold(*args, **kwargs)
+            result = self.cold(*args, **kwargs)
             ask = stats.record_eager(time.perf_counter() - started)
-            if attempt is not None and stats.in_flight:
-                self._confirm(key, stats, attempt, tensors, args, kwargs)
+            if attempt is not None:
+                if stats.in_flight:
+                    self._confirm(key, stats, attempt, tensors, args, kwargs)
+            elif not ask and not self.versions:
+                self._sample(stats)
         if ask:
             self._ask_policy(key, stats, args, kwargs)
         return result
+
+    def _sample(self, stats: SignatureStats) -> None:
+        """Lets calls of a quick function pass unseen, where looking would cost a good part of it.
+
+        They are counted as calls like the one just timed.
+        """
+        seconds = stats.eager_median()
+        if stats.eager_calls >= _ALWAYS_SEEN and seconds < _QUICK and not options.hot_calls:
+            self.skip = _UNSEEN
+            stats.eager_calls += _UNSEEN
+            stats.eager_seconds += _UNSEEN * seconds
 
     # -- gradients --------------------------------------------------------------------------------
 
@@ -224,7 +244,7 @@ class Unit:
                 result = self._eager(*args, **kwargs)
         except Busy:
             _context.observing = False
-            return self._cold(*args, **kwargs)
+            return self.cold(*args, **kwargs)
         finally:
             _context.observing = False
         if [tensor.inplace_version for tensor in tensors] != before:
@@ -270,7 +290,7 @@ class Unit:
         del self._attempts[key]
         job = CompileJob(
             self, key, stats, self._eager, args, kwargs, tensors, snapshot,
-            attempt.layers_touched, attempt.priority,
+            attempt.layers_touched, attempt.priority, background=not (here or options.sync),
         )  # fmt: skip
         if here:
             job.run()
@@ -289,7 +309,7 @@ class Unit:
         key, tensors = key_of(args, kwargs)
         if any(version.ready() for version in self.versions.get(key, ())):
             return
-        self._skip = 0
+        self.skip = 0
         stats = self.stats.signature(key)
         self.stats.reopen("asked for by warmup")
         stats.enter(QUEUED, "asked for by warmup")
@@ -298,7 +318,7 @@ class Unit:
         while attempt.snapshot is None and stats.in_flight:
             self._observed(key, stats, attempt, tensors, args, kwargs)
             if attempt.snapshot is not None:
-                self._cold(*args, **kwargs)
+                self.cold(*args, **kwargs)
                 self._confirm(key, stats, attempt, tensors, args, kwargs, here=True)
 
     def _give_up(self, key: Hashable, stats: SignatureStats, refusals: list[Refusal]) -> None:
@@ -307,7 +327,7 @@ class Unit:
             self.refusals[refusal.reason] = refusal
         self._reject(stats, refusals[0], 0.0)
         if refusals[0].permanent and not self.versions:
-            self._skip = self._look_again
+            self.skip = self._look_again
             self._look_again *= 2
             self.stats.reopen("looked at again")  # so that the next look can ask the policy
             if self.on_refused is not None:
@@ -340,6 +360,7 @@ class Unit:
         }
         for old in held[_VERSIONS_PER_SIGNATURE - 1 :]:
             old.close()
+        self.skip = 0
         self.choices[version.key] = choice
         self.policy.published(
             self.stats, version.stats, eager=choice.eager, compiled=choice.compiled, cost=cost
@@ -407,11 +428,6 @@ class Unit:
         """The Layer this unit belongs to, while it lives."""
         return self._owner() if self._owner is not None else None
 
-    @property
-    def skipping(self) -> bool:
-        """True while a refused function is passed through without a look."""
-        return self._skip > 0
-
 
 def _key_after(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
@@ -424,8 +440,8 @@ def _stop_gradient(tensor: Any) -> bool:
     return tensor.stop_gradient
 
 
-def _has_elements(tensor: Any) -> bool:
-    return tensor.size > 0
+def _is_empty(tensor: Any) -> bool:
+    return 0 in tensor.shape  # much quicker than tensor.size
 
 
 _NO_AMP = pd.paddle.base.core.AmpLevel.O0

@@ -8,6 +8,7 @@ flag, everything else is a few identity comparisons a call.
 from __future__ import annotations
 
 import ctypes
+import math
 import zlib
 from collections.abc import Sequence
 from operator import attrgetter
@@ -47,7 +48,7 @@ class Weights:
             watch(tensor, self.touched)
         self._versions = list(map(_inplace_version, self.tensors))
         self._content: list[tuple[Any, ...]] | None = None
-        self.nbytes = sum(tensor.size * tensor.element_size() for tensor in self.tensors)
+        self.nbytes = sum(map(_nbytes, self.tensors))
 
     def remember(self) -> None:
         """Takes the present content as the captured one (call it before an engine copies it)."""
@@ -78,10 +79,14 @@ class Weights:
         return all(map(_stop_gradient, self.tensors))
 
 
+def _nbytes(tensor: Any) -> int:
+    return math.prod(tensor.shape) * tensor.element_size()  # tensor.size is slow
+
+
 def _fingerprint(tensor: Any) -> tuple[Any, ...]:
     """Shape, dtype and CRC-32 of the content of a tensor; releases the interpreter lock."""
     dense = tensor if tensor.is_contiguous() else tensor.contiguous()
-    size = dense.size * dense.element_size()
+    size = _nbytes(dense)
     if not size:
         return (tuple(dense.shape), str(dense.dtype), 0)
     content = (ctypes.c_char * size).from_address(dense.data_ptr())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -18,18 +18,20 @@ from .registry import engine_names, make_engine
 
 log = logging.getLogger("paddle_fluid_boost.compiles")
 
-#: Each candidate and eager are timed in so many turns ...
-_TURNS = 3
-#: ... of up to so many runs, but not longer than this in all.
-_RUNS_PER_TURN = 5
-_SECONDS_PER_TURN = 0.1
+#: A candidate is timed in so many runs after those that verify it and warm it up ...
+_RUNS = 5
+#: ... but not longer than this (seconds) once it has two.
+_SECONDS = 0.3
+#: A candidate this many times faster than eager is taken at once: building and running the others
+#: would cost the user's thread more than they could still gain.
+_CLEAR_GAIN = 1.5
 
 
 @dataclass
 class Choice:
     """The outcome: an executable, or none and the reasons.
 
-    eager / compiled: median seconds of one run, measured in turn in this thread.
+    eager / compiled: median seconds of one run.
     tried: (engine and settings, what came of it) of every candidate, for ``explain``.
     """
 
@@ -43,88 +45,89 @@ def choose(
     captured: CapturedProgram,
     inputs: Sequence[Any],
     want: Sequence[Any],
-    eager: Callable[[], Any],
+    eager_seconds: float,
+    pause: Callable[[float], None],
 ) -> Choice:
-    """Builds every candidate, verifies it on ``inputs`` against ``want``, times it beside eager.
+    """Builds candidates until one is right and clearly faster than eager; else the best of all.
 
     Args:
         captured: the program; its outputs correspond to ``want``.
         inputs: dense eager tensors of the captured shapes, which nobody else writes to.
         want: what eager returned for them.
-        eager: runs the original call once on the same inputs.
+        eager_seconds: what one eager call costs.
+        pause: called with the seconds a run took, between runs: some engines hold the interpreter
+            while they run, and the user's thread must get its turn.
     """
-    choice = Choice()
-    kept: list[tuple[str, Executable]] = []
-    for name in engine_names():
-        engine = make_engine(name)
-        reason = engine.unavailable()
-        if reason:
-            choice.tried.append((name, f"unavailable: {reason}"))
-            continue
-        kept += _right_ones(engine, captured, inputs, want, choice.tried)
-    if kept:
-        _take_fastest(choice, kept, inputs, eager)
+    choice = Choice(eager=eager_seconds)
+    for label, executable in _right_ones(captured, inputs, want, choice.tried):
+        seconds = _time(executable, inputs, pause)
+        choice.tried.append((label, f"{_ms(seconds)} against {_ms(eager_seconds)} eager"))
+        if choice.executable is None or seconds < choice.compiled:
+            if choice.executable is not None:
+                choice.executable.close()
+            choice.executable, choice.compiled = executable, seconds
+        else:
+            executable.close()
+        if choice.compiled * _CLEAR_GAIN <= eager_seconds:
+            break
     return choice
 
 
 def _right_ones(
-    engine: Engine,
     captured: CapturedProgram,
     inputs: Sequence[Any],
     want: Sequence[Any],
     tried: list[tuple[str, str]],
-) -> list[tuple[str, Executable]]:
-    right = []
-    for settings in engine.candidates(captured):
-        label = f"{engine.name} {settings}" if settings else engine.name
-        try:
-            executable = engine.build(captured, settings)
-        except EngineError as error:
-            tried.append((label, f"not built: {error}"))
-            continue
-        try:
-            reason = differences(executable(inputs), want, options.rtol)
-        except EngineError as error:
-            reason = str(error)
+) -> Iterator[tuple[str, Executable]]:
+    """Every candidate of every engine that can be built and gives eager's result."""
+    for name in engine_names():
+        engine = make_engine(name)
+        reason = engine.unavailable()
         if reason:
-            log.info("%s: wrong result: %s", label, reason)
-            tried.append((label, f"wrong result: {reason}"))
-            executable.close()
-        else:
-            right.append((label, executable))
-    return right
+            tried.append((name, f"unavailable: {reason}"))
+            continue
+        for settings in engine.candidates(captured):
+            label = f"{engine.name} {settings}" if settings else engine.name
+            outcome = _build(engine, captured, settings, inputs, want)
+            if isinstance(outcome, str):
+                log.info("%s: %s", label, outcome)
+                tried.append((label, outcome))
+            else:
+                yield label, outcome
 
 
-def _take_fastest(
-    choice: Choice,
-    kept: list[tuple[str, Executable]],
+def _build(
+    engine: Engine,
+    captured: CapturedProgram,
+    settings: dict[str, Any],
     inputs: Sequence[Any],
-    eager: Callable[[], Any],
-) -> None:
-    times: dict[str, list[float]] = {label: [] for label, _ in kept}
-    eager_times: list[float] = []
-    for _ in range(_TURNS):
-        eager_times += _time(eager)
-        for label, executable in kept:
-            times[label] += _time(lambda run=executable: run(inputs))  # type: ignore[misc]
-    choice.eager = median(eager_times)
-    medians = {label: median(values) for label, values in times.items()}
-    best = min(medians, key=medians.__getitem__)
-    for label, executable in kept:
-        outcome = f"{medians[label] * 1e3:.3g} ms against {choice.eager * 1e3:.3g} ms eager"
-        if label == best:
-            choice.executable, choice.compiled = executable, medians[label]
-        else:
-            executable.close()
-        choice.tried.append((label, outcome))
+    want: Sequence[Any],
+) -> Executable | str:
+    """A verified executable, or why there is none."""
+    try:
+        executable = engine.build(captured, settings)
+    except EngineError as error:
+        return f"not built: {error}"
+    try:
+        reason = differences(executable(inputs), want, options.rtol)
+    except EngineError as error:
+        reason = str(error)
+    if reason is None:
+        return executable
+    executable.close()
+    return f"wrong result: {reason}"
 
 
-def _time(run: Callable[[], Any]) -> list[float]:
-    """Seconds of a few runs after one that warms up."""
-    run()
+def _time(executable: Executable, inputs: Sequence[Any], pause: Callable[[float], None]) -> float:
+    """Median seconds of a few runs."""
     times: list[float] = []
-    while len(times) < _RUNS_PER_TURN and sum(times) < _SECONDS_PER_TURN:
+    while len(times) < _RUNS and (len(times) < 2 or sum(times) < _SECONDS):
+        pause(times[-1] if times else 0.0)
         started = time.perf_counter()
-        run()
+        executable(inputs)
         times.append(time.perf_counter() - started)
-    return times
+    return median(times)
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms"

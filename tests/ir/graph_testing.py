@@ -54,7 +54,7 @@ def random_input(*shape: int, seed: int = 1) -> Any:
 def graph_of(call: Callable[..., Any], inputs: Sequence[Any]) -> Graph:
     """The imported graph of ``call(*inputs)``."""
     with paddle.no_grad():
-        captured, _ = trace(call, inputs, {}, yielding=False)
+        captured, _ = trace(call, inputs, {})
     graph = import_program(captured)
     verify(graph)
     return graph

@@ -218,7 +218,7 @@ def test_missing_parameter_and_wrong_inputs_are_named():
     layer = nn.Linear(6, 3)
     from paddle_fluid_boost.capture.trace import trace
 
-    captured, _ = trace(layer, [X], {}, yielding=False)
+    captured, _ = trace(layer, [X], {})
     captured.parameters.pop(layer.weight.name)
     with pytest.raises(EngineError, match=f"parameter '{layer.weight.name}'"):
         import_program(captured)
