@@ -44,29 +44,28 @@ int PlanBuilder::Convolution(const ConvolutionSpec& spec) {
     weights.insert(weights.begin(), spec.groups);
   }
   const Desc bias_desc = spec.bias < 0 ? Desc() : RowMajor({out[1]}, dnnl::memory::data_type::f32);
-  const auto describe = [&](const PostOps& post_ops) {
+  const auto describe = [&](const PostOps& post_ops, const Desc& destination) {
     return dnnl::convolution_forward::primitive_desc(
         engine_, prop_kind::forward_inference, algorithm::convolution_direct,
-        ConvolutionLayout(source), AnyLayout(weights), bias_desc, ConvolutionLayout(out),
-        spec.strides, FromZero(spec.dilations), spec.pad_begin, spec.pad_end,
-        Attributes(post_ops, out));
+        ConvolutionLayout(source), AnyLayout(weights), bias_desc, destination, spec.strides,
+        FromZero(spec.dilations), spec.pad_begin, spec.pad_end, Attributes(post_ops, destination));
   };
-  auto pd = describe(spec.post_ops);
-  PostOps separate;
-  if (IsReference(pd.impl_info_str()) && !spec.post_ops.empty()) {
+  auto [fused, separate] = SplitFusable(spec.post_ops);
+  Desc destination = ConvolutionLayout(out);
+  // An operand as large as the result must be described in the layout of the result: ask first.
+  if (HasFullOperand(fused, out)) destination = describe({}, destination).dst_desc();
+  auto pd = describe(fused, destination);
+  if (IsReference(pd.impl_info_str()) && !fused.empty()) {
     separate = spec.post_ops;
-    pd = describe({});
+    fused.clear();
+    pd = describe({}, ConvolutionLayout(out));
   }
-  const PostOps& fused = separate.empty() ? spec.post_ops : separate;
   const int packed = InLayout(Reshape(spec.weights, weights), pd.weights_desc());
   Arguments arguments = {{DNNL_ARG_SRC, InLayout(spec.source, pd.src_desc())},
                          {DNNL_ARG_WEIGHTS, packed}};
   if (spec.bias >= 0) arguments.emplace_back(DNNL_ARG_BIAS, PlainVector(spec.bias));
-  int result = -1;
-  if (separate.empty()) {
-    result = SumTarget(fused, pd.dst_desc());
-    AppendPostOpArguments(fused, pd.get_primitive_attr(), arguments);
-  }
+  int result = SumTarget(fused, pd.dst_desc());
+  AppendPostOpArguments(fused, pd.dst_desc(), arguments);
   if (result < 0) result = NewValue(pd.dst_desc(), DType::kFloat32);
   arguments.emplace_back(DNNL_ARG_DST, result);
   AddPrimitive(pd, std::move(arguments));
@@ -100,7 +99,7 @@ int PlanBuilder::Deconvolution(const ConvolutionSpec& spec, const Dims& out_shap
   const dnnl::deconvolution_forward::primitive_desc pd(
       engine_, prop_kind::forward_inference, algorithm::deconvolution_direct,
       ConvolutionLayout(source), AnyLayout(weights_shape), bias_desc, ConvolutionLayout(out_shape),
-      spec.strides, FromZero(spec.dilations), spec.pad_begin, pad_end, Attributes({}, out_shape));
+      spec.strides, FromZero(spec.dilations), spec.pad_begin, pad_end, PlainAttributes());
   Arguments arguments = {{DNNL_ARG_SRC, InLayout(spec.source, pd.src_desc())},
                          {DNNL_ARG_WEIGHTS, InLayout(weights, pd.weights_desc())}};
   if (spec.bias >= 0) arguments.emplace_back(DNNL_ARG_BIAS, PlainVector(spec.bias));
@@ -125,7 +124,7 @@ int PlanBuilder::Pool(int source, const std::string& kind, const Dims& kernel, c
   const Dims no_dilation(kernel.size(), 0);
   const dnnl::pooling_forward::primitive_desc pd(
       engine_, prop_kind::forward_inference, how, desc(input), AnyLayout(out_shape), strides,
-      kernel, no_dilation, pad_begin, pad_end, Attributes({}, out_shape));
+      kernel, no_dilation, pad_begin, pad_end, PlainAttributes());
   const int result = NewValue(pd.dst_desc(), DType::kFloat32);
   AddPrimitive(pd, {{DNNL_ARG_SRC, input}, {DNNL_ARG_DST, result}});
   return result;
@@ -136,7 +135,7 @@ int PlanBuilder::Resize(int source, const std::string& kind, const Dims& out_sha
   const auto how = kind == "nearest" ? algorithm::resampling_nearest : algorithm::resampling_linear;
   const dnnl::resampling_forward::primitive_desc pd(engine_, prop_kind::forward_inference, how,
                                                     desc(input), AnyLayout(out_shape),
-                                                    Attributes({}, out_shape));
+                                                    PlainAttributes());
   const int result = NewValue(pd.dst_desc(), DType::kFloat32);
   AddPrimitive(pd, {{DNNL_ARG_SRC, input}, {DNNL_ARG_DST, result}});
   return result;

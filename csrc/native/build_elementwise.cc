@@ -1,20 +1,53 @@
 // Elementwise functions and binary operations with broadcast.
-#include <stdexcept>
+#include <limits>
+#include <string>
 
 #include "broadcast.h"
 #include "builder.h"
 #include "cast.h"
+#include "parallel.h"
 
 namespace pfb {
+namespace {
+
+// Functions that oneDNN's code turns NaN into a number for, and whether infinity into NaN.
+bool LosesNaN(const std::string& kind) {
+  return kind == "clip" || kind == "hardsigmoid" || kind == "exp" || kind == "gelu_erf";
+}
+
+// A kernel with arguments (source, result) that puts lost NaNs, and infinity where it is a fixed
+// point of the function, back into the result.
+Kernel RestoreNonFinite(std::size_t count, bool keeps_infinity) {
+  return [=](void* const* pointers) {
+    const auto* source = static_cast<const float*>(pointers[0]);
+    auto* result = static_cast<float*>(pointers[1]);
+    const float limit =
+        keeps_infinity ? std::numeric_limits<float>::max() : std::numeric_limits<float>::infinity();
+    ParallelFor(count, [=](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i) {
+        const bool lost = !(source[i] <= limit);
+        result[i] = lost ? source[i] : result[i];
+      }
+    });
+  };
+}
+
+}  // namespace
+
 int PlanBuilder::Eltwise(int source, const PostOps& functions) {
   int value = CompactOf(source);
   bool own = false;  // whether `value` was made here and may be overwritten
   for (const PostOp& function : functions) {
+    const bool restore = LosesNaN(function.kind);
     const dnnl::eltwise_forward::primitive_desc pd(
         engine_, dnnl::prop_kind::forward_inference, EltwiseAlgorithm(function.kind), desc(value),
-        desc(value), function.alpha, function.beta, Attributes({}, shape(value)));
-    const int result = own ? value : NewValue(pd.dst_desc(), DType::kFloat32);
+        desc(value), function.alpha, function.beta, PlainAttributes());
+    const int result = own && !restore ? value : NewValue(pd.dst_desc(), DType::kFloat32);
     AddPrimitive(pd, {{DNNL_ARG_SRC, value}, {DNNL_ARG_DST, result}});
+    if (restore) {
+      const std::size_t count = desc(value).get_size() / sizeof(float);
+      AddKernel({{0, value}, {1, result}}, RestoreNonFinite(count, function.kind == "gelu_erf"));
+    }
     value = result;
     own = true;
   }
@@ -40,22 +73,22 @@ int PlanBuilder::Binary(const std::string& kind, int a, int b, const Dims& out_s
   const int first = CompactOf(a);
   const bool full = shape(b) == out_shape;
   const int second = full ? InLayout(b, desc(first)) : RowMajorOf(b);
-  const auto describe = [&](const PostOps& fused) {
+  const auto describe = [&](const PostOps& chain) {
     return dnnl::binary::primitive_desc(engine_, algorithm, desc(first), desc(second), desc(first),
-                                        Attributes(fused, out_shape));
+                                        Attributes(chain, desc(first)));
   };
-  auto pd = describe(post_ops);
-  PostOps separate;
+  auto [fused, separate] = SplitFusable(post_ops);
+  auto pd = describe(fused);
   if (IsReference(pd.impl_info_str())) {
     separate = post_ops;
+    fused.clear();
     pd = describe({});
   }
   if (IsReference(pd.impl_info_str()) && IsStrided(desc(first))) {
     return ApplySeparately(BroadcastBinary(kind, a, b, out_shape), post_ops);
   }
-  const PostOps& fused = separate.empty() ? post_ops : PostOps{};
   Arguments arguments = {{DNNL_ARG_SRC_0, first}, {DNNL_ARG_SRC_1, second}};
-  AppendPostOpArguments(fused, pd.get_primitive_attr(), arguments);
+  AppendPostOpArguments(fused, pd.dst_desc(), arguments);
   int result = SumTarget(fused, pd.dst_desc());
   if (result < 0) result = NewValue(pd.dst_desc(), DType::kFloat32);
   arguments.emplace_back(DNNL_ARG_DST, result);

@@ -57,7 +57,7 @@ int PlanBuilder::Batched(int a, int b, int bias, const PostOps& post_ops, const 
   out.back() = shape(b).back();
   if (!HasUnitStride(desc(a))) a = RowMajorOf(a);
   if (!HasUnitStride(desc(b)) && !IsConstant(b)) b = RowMajorOf(b);
-  PostOps ops = post_ops;
+  auto [ops, separate] = SplitFusable(post_ops);
   for (PostOp& op : ops) {
     if (op.value >= 0) op.value = Reshape(op.value, Padded(shape(op.value), rank));
   }
@@ -65,9 +65,9 @@ int PlanBuilder::Batched(int a, int b, int bias, const PostOps& post_ops, const 
   bias_shape.back() = out.back();
   const Desc bias_desc = bias < 0 ? Desc() : RowMajor(bias_shape, dnnl::memory::data_type::f32);
   const Desc out_desc = layout.get_ndims() > 0 ? layout : RowMajor(out, DType::kFloat32);
-  const auto describe = [&](const PostOps& fused) {
+  const auto describe = [&](const PostOps& chain) {
     const Desc weights = IsConstant(b) ? AnyLayout(shape(b)) : desc(b);
-    const auto attributes = Attributes(fused, out);
+    const auto attributes = Attributes(chain, out_desc);
     return bias < 0 ? dnnl::matmul::primitive_desc(engine_, desc(a), weights, out_desc, attributes)
                     : dnnl::matmul::primitive_desc(engine_, desc(a), weights, bias_desc, out_desc,
                                                    attributes);
@@ -78,16 +78,15 @@ int PlanBuilder::Batched(int a, int b, int bias, const PostOps& post_ops, const 
     if (!IsConstant(b)) b = RowMajorOf(b);
     pd = describe(ops);
   }
-  PostOps separate;
   if (IsReference(pd.impl_info_str()) && !ops.empty()) {
-    separate = ops;
+    separate = post_ops;
     ops.clear();
     pd = describe(ops);
   }
   Arguments arguments = {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, InLayout(b, pd.weights_desc())}};
   if (bias >= 0) arguments.emplace_back(DNNL_ARG_BIAS, Reshape(RowMajorOf(bias), bias_shape));
   int result = SumTarget(ops, pd.dst_desc());
-  AppendPostOpArguments(ops, pd.get_primitive_attr(), arguments);
+  AppendPostOpArguments(ops, pd.dst_desc(), arguments);
   if (result < 0) result = NewValue(pd.dst_desc(), DType::kFloat32);
   arguments.emplace_back(DNNL_ARG_DST, result);
   AddPrimitive(pd, std::move(arguments));

@@ -15,14 +15,12 @@ int PlanBuilder::Reshape(int value, const Dims& wanted) {
   if (ElementCount(shape(value)) != ElementCount(wanted)) {
     throw std::invalid_argument("a reshape changes the number of elements");
   }
-  if (IsRowMajor(desc(value)) && desc(value).get_submemory_offset() == 0) {
-    return View(value, RowMajor(wanted, values_[value].dtype));
-  }
+  if (IsRowMajor(desc(value))) return View(value, RowMajor(wanted, values_[value].dtype));
   if (IsStrided(desc(value))) {
     const Desc viewed = desc(value).reshape(wanted, /*allow_empty=*/true);
     if (viewed) return View(value, viewed);
   }
-  return Reshape(InLayout(value, RowMajor(shape(value), values_[value].dtype)), wanted);
+  return Reshape(RowMajorOf(value), wanted);
 }
 
 int PlanBuilder::Permute(int value, const std::vector<int>& permutation) {
@@ -38,11 +36,15 @@ int PlanBuilder::Permute(int value, const std::vector<int>& permutation) {
 int PlanBuilder::Slice(int value, const Dims& begin, const Dims& wanted, const Dims& step) {
   const bool plain_step = std::all_of(step.begin(), step.end(), [](auto s) { return s == 1; });
   if (!IsStrided(desc(value))) value = RowMajorOf(value);
-  if (plain_step) return View(value, desc(value).submemory_desc(wanted, begin));
-  // Every s-th element is a tensor with strides s times as large; start at the first of them.
-  Dims one(wanted.size(), 1);
-  const int first = View(value, desc(value).submemory_desc(one, begin));
   Dims strides = desc(value).get_strides();
+  std::size_t offset = 0;
+  for (std::size_t i = 0; i < begin.size(); ++i) {
+    offset += static_cast<std::size_t>(begin[i] * strides[i]) * SizeOf(values_[value].dtype);
+  }
+  if (plain_step) return View(value, Desc(wanted, desc(value).get_data_type(), strides), offset);
+  // Every s-th element is a tensor with strides s times as large, starting at the first of them.
+  const Dims one(wanted.size(), 1);
+  const int first = View(value, RowMajor(one, values_[value].dtype), offset);
   for (std::size_t i = 0; i < strides.size(); ++i) strides[i] *= step[i];
   const int result = NewValue(RowMajor(wanted, values_[value].dtype), values_[value].dtype);
   AddKernel({{0, first}, {1, result}},
@@ -92,7 +94,7 @@ int PlanBuilder::Concat(const std::vector<int>& sources, int axis) {
   const int result = NewValue(RowMajor(out, dtype), dtype);
   Dims begin(out.size(), 0);
   for (const int source : sources) {
-    const int part = View(result, desc(result).submemory_desc(shape(source), begin));
+    const int part = Slice(result, begin, shape(source), Dims(out.size(), 1));
     AddKernel({{0, source}, {1, part}}, StridedCopy(shape(source), desc(source).get_strides(),
                                                     desc(part).get_strides(), SizeOf(dtype)));
     begin[along] += shape(source)[along];

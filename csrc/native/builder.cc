@@ -23,8 +23,8 @@ PlanBuilder::PlanBuilder(BuilderSettings settings)
 
 // -- values and storages --------------------------------------------------------------------------
 
-int PlanBuilder::AddValue(const Desc& desc, DType dtype, int storage) {
-  values_.push_back({desc, dtype, storage});
+int PlanBuilder::AddValue(const Desc& desc, DType dtype, int storage, std::size_t offset) {
+  values_.push_back({desc, dtype, storage, offset});
   return static_cast<int>(values_.size()) - 1;
 }
 
@@ -35,8 +35,9 @@ int PlanBuilder::NewValue(const Desc& desc, DType dtype) {
   return AddValue(desc, dtype, static_cast<int>(storages_.size()) - 1);
 }
 
-int PlanBuilder::View(int value, const Desc& desc) {
-  return AddValue(desc, values_[value].dtype, values_[value].storage);
+int PlanBuilder::View(int value, const Desc& desc, std::size_t offset) {
+  const Value& viewed = values_[value];
+  return AddValue(desc, viewed.dtype, viewed.storage, viewed.offset + offset);
 }
 
 int PlanBuilder::Input(const Dims& shape, DType dtype) {
@@ -63,7 +64,7 @@ bool PlanBuilder::IsConstant(int value) const {
 bool PlanBuilder::CanOverwrite(int value) const {
   const Storage& storage = storages_[values_[value].storage];
   const Desc& layout = values_[value].desc;
-  return storage.kind == Storage::Kind::kArena && layout.get_submemory_offset() == 0 &&
+  return storage.kind == Storage::Kind::kArena && values_[value].offset == 0 &&
          layout.get_size() == storage.bytes;
 }
 
@@ -88,9 +89,7 @@ int PlanBuilder::InLayout(int value, const Desc& wanted) {
   for (const int other : layouts_[value]) {
     if (desc(other) == wanted) return other;
   }
-  if (IsRowMajor(wanted) && IsRowMajor(desc(value)) && desc(value).get_submemory_offset() == 0) {
-    return View(value, wanted);
-  }
+  if (IsRowMajor(wanted) && IsRowMajor(desc(value))) return View(value, wanted);
   int made;
   if (IsConstant(value)) {
     made = Packed(value, wanted);
@@ -121,17 +120,11 @@ void PlanBuilder::CopyStep(int from, int to) {
 }
 
 int PlanBuilder::RowMajorOf(int value) {
-  if (IsRowMajor(desc(value))) {
-    const Desc plain = RowMajor(shape(value), values_[value].dtype);
-    if (desc(value) == plain || desc(value).get_submemory_offset() != 0) return value;
-    return View(value, plain);
-  }
   return InLayout(value, RowMajor(shape(value), values_[value].dtype));
 }
 
 int PlanBuilder::CompactOf(int value) {
-  if (IsDense(desc(value)) && desc(value).get_submemory_offset() == 0) return value;
-  return InLayout(value, Compact(desc(value)));
+  return IsDense(desc(value)) ? value : InLayout(value, Compact(desc(value)));
 }
 
 // -- constants ------------------------------------------------------------------------------------
@@ -228,18 +221,26 @@ std::vector<int> PlanBuilder::Host(const std::string& name, const std::vector<in
 
 // -- attributes -----------------------------------------------------------------------------------
 
-dnnl::primitive_attr PlanBuilder::Attributes(const PostOps& post_ops, const Dims& destination) {
+Desc PlanBuilder::OperandLayout(int operand, const Desc& destination) const {
+  const bool full = shape(operand) == destination.get_dims();
+  return full ? destination : RowMajor(shape(operand), DType::kFloat32);
+}
+
+bool PlanBuilder::HasFullOperand(const PostOps& post_ops, const Dims& result) const {
+  return std::any_of(post_ops.begin(), post_ops.end(), [&](const PostOp& op) {
+    return op.kind != "sum" && op.value >= 0 && shape(op.value) == result;
+  });
+}
+
+dnnl::primitive_attr PlanBuilder::Attributes(const PostOps& post_ops, const Desc& destination) {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   dnnl::post_ops chain;
   for (const PostOp& op : post_ops) {
-    const dnnl::algorithm binary = BinaryAlgorithm(op.kind);
     if (op.kind == "sum") {
       chain.append_sum(1.0F);
-    } else if (binary != dnnl::algorithm::undef) {
-      const bool full = shape(op.value) == destination;
-      chain.append_binary(binary, full ? AnyLayout(destination)
-                                       : RowMajor(shape(op.value), values_[op.value].dtype));
+    } else if (op.value >= 0) {
+      chain.append_binary(BinaryAlgorithm(op.kind), OperandLayout(op.value, destination));
     } else {
       chain.append_eltwise(EltwiseAlgorithm(op.kind), op.alpha, op.beta);
     }
@@ -248,16 +249,13 @@ dnnl::primitive_attr PlanBuilder::Attributes(const PostOps& post_ops, const Dims
   return attributes;
 }
 
-void PlanBuilder::AppendPostOpArguments(const PostOps& post_ops, const dnnl::primitive_attr& chosen,
+void PlanBuilder::AppendPostOpArguments(const PostOps& post_ops, const Desc& destination,
                                         Arguments& arguments) {
-  const dnnl::post_ops chain = chosen.get_post_ops();
   for (int i = 0; i < static_cast<int>(post_ops.size()); ++i) {
-    if (BinaryAlgorithm(post_ops[i].kind) == dnnl::algorithm::undef) continue;
-    dnnl::algorithm algorithm;
-    Desc wanted;
-    chain.get_params_binary(i, algorithm, wanted);
+    const PostOp& op = post_ops[static_cast<std::size_t>(i)];
+    if (op.kind == "sum" || op.value < 0) continue;
     arguments.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(i) | DNNL_ARG_SRC_1,
-                           InLayout(post_ops[i].value, wanted));
+                           InLayout(op.value, OperandLayout(op.value, destination)));
   }
 }
 
@@ -281,8 +279,7 @@ void PlanBuilder::BindOutputs() {
   step_name_ = "output";
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     int value = RowMajorOf(outputs_[i]);
-    const bool whole =
-        desc(value).get_submemory_offset() == 0 && desc(value).get_size() == storage(value).bytes;
+    const bool whole = values_[value].offset == 0 && desc(value).get_size() == storage(value).bytes;
     const auto kind = storage(value).kind;
     const bool taken = std::any_of(outputs_.begin(), outputs_.begin() + i, [&](int earlier) {
       return values_[earlier].storage == values_[value].storage;

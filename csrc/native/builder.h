@@ -78,7 +78,7 @@ class PlanBuilder {
   int Attention(int q, int k, int v, int mask, float scale, bool heads_inside);
   int LayerNorm(int source, int scale, int shift, float epsilon);
   int BatchNorm(int source, int mean, int variance, int scale, int shift, float epsilon);
-  int Reduce(int source, const std::string& kind, const std::vector<int>& axes);
+  int Reduce(int source, const std::string& kind, std::vector<int> axes);
   int Concat(const std::vector<int>& sources, int axis);
   int Resize(int source, const std::string& kind, const Dims& out_shape);
   int Embedding(int ids, int table, long long padding_index);
@@ -105,9 +105,10 @@ class PlanBuilder {
  private:
   using Arguments = std::vector<std::pair<int, int>>;
 
-  int AddValue(const Desc& desc, DType dtype, int storage);
+  int AddValue(const Desc& desc, DType dtype, int storage, std::size_t offset = 0);
   int NewValue(const Desc& desc, DType dtype);
-  int View(int value, const Desc& desc);
+  // The same bytes under another descriptor, `offset` bytes further on.
+  int View(int value, const Desc& desc, std::size_t offset = 0);
   const Desc& desc(int value) const { return values_[value].desc; }
   Dims shape(int value) const { return values_[value].desc.get_dims(); }
   Storage& storage(int value) { return storages_[values_[value].storage]; }
@@ -132,12 +133,16 @@ class PlanBuilder {
   // `layout` of the result; row-major when empty.
   int Batched(int a, int b, int bias, const PostOps& post_ops, const Desc& layout = Desc());
 
-  // Attributes with user scratchpad and `post_ops`; appends the values they read to `arguments`.
-  // `destination`: shape of the result, to tell full-size operands (any layout) from broadcast.
-  dnnl::primitive_attr Attributes(const PostOps& post_ops, const Dims& destination);
-  // After the primitive chose: binary operands in the layouts it wants.
-  void AppendPostOpArguments(const PostOps& post_ops, const dnnl::primitive_attr& chosen,
+  // Attributes with user scratchpad and `post_ops`.  Operands as large as the result are expected
+  // in its layout `destination`, smaller ones row-major.
+  dnnl::primitive_attr Attributes(const PostOps& post_ops, const Desc& destination);
+  dnnl::primitive_attr PlainAttributes() { return Attributes({}, Desc()); }
+  // The operands of `post_ops` in those layouts.
+  void AppendPostOpArguments(const PostOps& post_ops, const Desc& destination,
                              Arguments& arguments);
+  Desc OperandLayout(int operand, const Desc& destination) const;
+  // Whether an operand of `post_ops` is as large as the result.
+  bool HasFullOperand(const PostOps& post_ops, const Dims& result) const;
   // The value a "sum" post-op adds to, ready to be overwritten in layout `desc`; -1 without one.
   int SumTarget(const PostOps& post_ops, const Desc& desc);
   // Applies `post_ops` as steps of their own, where a primitive could not take them.
@@ -168,7 +173,9 @@ void PlanBuilder::AddPrimitive(const PrimitiveDesc& pd, Arguments arguments) {
   step.arguments = std::move(arguments);
   step.implementation = pd.impl_info_str();
   step.primitive = dnnl::primitive(pd.get());
-  scratchpad_bytes_ = std::max(scratchpad_bytes_, pd.scratchpad_desc().get_size());
+  const std::size_t scratchpad = pd.scratchpad_desc().get_size();
+  step.scratchpad = scratchpad > 0;
+  scratchpad_bytes_ = std::max(scratchpad_bytes_, scratchpad);
   AddStep(std::move(step));
 }
 

@@ -1,5 +1,6 @@
 #include "post_ops.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <unordered_map>
 
@@ -36,12 +37,20 @@ algorithm EltwiseAlgorithm(const std::string& name) {
 
 algorithm BinaryAlgorithm(const std::string& name) {
   static const std::unordered_map<std::string, algorithm> kByName = {
-      {"add", algorithm::binary_add}, {"sub", algorithm::binary_sub},
-      {"mul", algorithm::binary_mul}, {"div", algorithm::binary_div},
-      {"max", algorithm::binary_max}, {"min", algorithm::binary_min},
+      {"add", algorithm::binary_add},
+      {"sub", algorithm::binary_sub},
+      {"mul", algorithm::binary_mul},
+      {"div", algorithm::binary_div},
   };
   const auto found = kByName.find(name);
   return found == kByName.end() ? algorithm::undef : found->second;
+}
+
+std::pair<PostOps, PostOps> SplitFusable(const PostOps& post_ops) {
+  const auto first = std::find_if(post_ops.begin(), post_ops.end(), [](const PostOp& op) {
+    return op.kind != "sum" && op.value >= 0 && BinaryAlgorithm(op.kind) == dnnl::algorithm::undef;
+  });
+  return {PostOps(post_ops.begin(), first), PostOps(first, post_ops.end())};
 }
 
 }  // namespace pfb

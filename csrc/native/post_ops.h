@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "onednn.h"
@@ -22,7 +23,11 @@ using PostOps = std::vector<PostOp>;
 // oneDNN's algorithm for an elementwise function; throws std::invalid_argument for other names.
 dnnl::algorithm EltwiseAlgorithm(const std::string& name);
 
-// oneDNN's algorithm for a binary op, or undef when `name` is none.
+// oneDNN's algorithm for a binary op, or undef when there is none to use.  Maximum and minimum are
+// left out: oneDNN's lose NaNs.
 dnnl::algorithm BinaryAlgorithm(const std::string& name);
+
+// The leading part of `post_ops` that primitives may apply, and what is left.
+std::pair<PostOps, PostOps> SplitFusable(const PostOps& post_ops);
 
 }  // namespace pfb

@@ -47,22 +47,23 @@ Session::Session(const PlanData& plan)
       dnnl::memory& memory = memories_[index];
       const Value& value = plan.values[index];
       if (!memory) {
-        memory = dnnl::memory(value.desc, plan.engine, bases_[value.storage]);
+        memory = dnnl::memory(value.desc, plan.engine, Address(index));
         values_of_[value.storage].push_back(index);
       }
       arguments_[i].push_back({role, memory.get()});
     }
-    arguments_[i].push_back({DNNL_ARG_SCRATCHPAD, scratchpad_.get()});
+    if (step.scratchpad) arguments_[i].push_back({DNNL_ARG_SCRATCHPAD, scratchpad_.get()});
   }
 }
 
 void Session::Point(int storage, void* address) {
   bases_[storage] = static_cast<char*>(address);
-  for (const int value : values_of_[storage]) memories_[value].set_data_handle(address);
+  for (const int value : values_of_[storage]) memories_[value].set_data_handle(Address(value));
 }
 
 void* Session::Address(int value) const {
-  return bases_[plan_.values[value].storage] + ByteOffset(plan_.values[value]);
+  char* base = bases_[plan_.values[value].storage];
+  return base == nullptr ? nullptr : base + plan_.values[value].offset;
 }
 
 void Session::RunStep(std::size_t index, void* context) {

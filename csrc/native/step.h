@@ -29,6 +29,7 @@ struct Step {
   dnnl::primitive primitive;   // exactly one of these three is set
   Kernel kernel;
   HostFunction host;
+  bool scratchpad = false;      // of a primitive: it wants working memory
   std::size_t host_inputs = 0;  // of a host step: so many arguments are inputs, the rest outputs
 };
 

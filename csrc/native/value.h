@@ -35,15 +35,14 @@ struct Storage {
 };
 
 // A tensor: a storage seen through a descriptor.  Tensors without dimensions are vectors of one.
+//
+// Where a view starts is kept here and never in the descriptor: several of oneDNN's primitives
+// (brgemm matmul, layer normalisation) ignore a descriptor's own offset.
 struct Value {
   Desc desc;
   DType dtype = DType::kFloat32;
   int storage = -1;
+  std::size_t offset = 0;  // bytes from the start of the storage
 };
-
-// Byte offset of a value's first element in its storage.
-inline std::size_t ByteOffset(const Value& value) {
-  return static_cast<std::size_t>(value.desc.get_submemory_offset()) * SizeOf(value.dtype);
-}
 
 }  // namespace pfb

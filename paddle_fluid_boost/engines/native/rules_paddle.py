@@ -107,3 +107,23 @@ def embedding(low: Lowering, node: Node) -> int:
 @lowers("cast")
 def cast(low: Lowering, node: Node) -> int:
     return int(low.builder.cast(low.id(node.inputs[0]), node.output.dtype))
+
+
+_BINARY = {
+    "add": "add",
+    "subtract": "sub",
+    "multiply": "mul",
+    "divide": "div",
+    "maximum": "max",
+    "minimum": "min",
+}
+
+
+@lowers(*_BINARY)
+def binary(low: Lowering, node: Node) -> int:
+    x, y = node.inputs[:2]
+    if node.attrs.get("axis", -1) != -1:
+        raise NotNative("an operand aligned elsewhere than at the end")
+    return int(
+        low.builder.binary(_BINARY[node.op], low.float(x), low.float(y), shape_of(node.output), [])
+    )

@@ -1,0 +1,81 @@
+"""The planner: never overlapping, close to the bound, quick enough."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from paddle_fluid_boost.memory import planner
+from paddle_fluid_boost.memory.planner import Buffer
+
+
+def _random_buffers(rng: random.Random, count: int) -> list[Buffer]:
+    steps = rng.randint(1, 2 * count + 1)
+    buffers = []
+    for _ in range(count):
+        first = rng.randrange(steps)
+        last = min(steps - 1, first + int(rng.expovariate(1 / 4)))
+        buffers.append(Buffer(int(rng.paretovariate(0.8) * 100) % 10**7, first, last))
+    return buffers
+
+
+def test_thousands_of_random_lifetimes_never_overlap() -> None:
+    rng = random.Random(5)
+    for _ in range(1500):
+        buffers = _random_buffers(rng, rng.randint(0, 24))
+        placement = planner.plan(buffers, search_ms=1)
+        planner.verify(buffers, placement)
+        assert placement.size >= placement.lower_bound == planner.lower_bound(buffers)
+
+
+def test_chain_needs_two_largest_neighbours() -> None:
+    sizes = [640, 128, 1280, 64, 320]
+    buffers = [Buffer(size, i, i + 1) for i, size in enumerate(sizes)]
+    assert planner.plan(buffers).size == 1280 + 128
+
+
+def test_net_like_lifetimes_meet_the_bound() -> None:
+    rng = random.Random(3)
+    buffers = []
+    for i in range(120):
+        buffers.append(Buffer(64 * rng.randint(100, 4000), i, i + 1))
+        if i % 3 == 0:
+            buffers.append(Buffer(64 * rng.randint(100, 4000), i, i + 3))
+    placement = planner.plan(buffers, search_ms=2000)
+    planner.verify(buffers, placement)
+    assert placement.ratio <= 1.01
+
+
+def test_hard_instance_is_better_than_greedy_by_size() -> None:
+    rng = random.Random(11)
+    buffers = _random_buffers(rng, 150)
+    by_size = planner._Problem(buffers).place(
+        sorted(range(len(buffers)), key=lambda i: -buffers[i].size), "size"
+    )
+    assert planner.plan(buffers, search_ms=300).size <= by_size.size
+
+
+def test_sizes_are_aligned() -> None:
+    placement = planner.plan([Buffer(1, 0, 1), Buffer(65, 0, 1)])
+    assert sorted(placement.offsets)[0] == 0
+    assert all(offset % planner.ALIGNMENT == 0 for offset in placement.offsets)
+    assert placement.size == 3 * planner.ALIGNMENT
+
+
+def test_nothing_to_place() -> None:
+    placement = planner.plan([])
+    assert (placement.size, placement.offsets, placement.ratio) == (0, [], 1.0)
+
+
+def test_verifier_sees_overlap() -> None:
+    buffers = [Buffer(64, 0, 2), Buffer(64, 2, 3)]
+    with pytest.raises(ValueError, match="overlap"):
+        planner.verify(buffers, planner.Placement([0, 0], 64, 128, "wrong"))
+    with pytest.raises(ValueError, match="does not fit"):
+        planner.verify(buffers, planner.Placement([0, 64], 64, 128, "wrong"))
+
+
+def test_bad_lifetime_is_named() -> None:
+    with pytest.raises(ValueError, match="buffer 1 is not a lifetime"):
+        planner.plan([Buffer(1, 0, 0), Buffer(1, 3, 2)])

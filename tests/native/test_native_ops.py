@@ -1,0 +1,234 @@
+"""Every op the engine implements, one by one, against eager Paddle."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import native_models as nm
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+import pytest
+
+R = paddle.randn
+
+
+def _image(channels: int = 16, side: int = 12) -> Any:
+    return R([2, channels, side, side])
+
+
+def _conv(groups: int = 1, kernel: int = 3, **settings: Any) -> Callable[[], tuple[Any, ...]]:
+    def make() -> tuple[Any, ...]:
+        w, b = R([32, 16 // groups, kernel, kernel]), R([32])
+        return lambda x: F.conv2d(x, w, b, groups=groups, **settings), _image()
+
+    return make
+
+
+def _unary(function: Callable[[Any], Any], shape: tuple[int, ...] = (2, 16, 5, 7)) -> Any:
+    return lambda: (function, R(list(shape)))
+
+
+def _pair(function: Callable[..., Any], a: list[int], b: list[int]) -> Any:
+    return lambda: (function, R(a), R(b) + 3.0)
+
+
+def _with_weights(function: Callable[..., Any], x: list[int], *weights: list[int]) -> Any:
+    def make() -> tuple[Any, ...]:
+        made = [R(w) for w in weights]
+        return lambda t: function(t, *made), R(x)
+
+    return make
+
+
+def _attention(mask: bool) -> Callable[[], tuple[Any, ...]]:
+    def attend(q: Any, k: Any, v: Any, *masks: Any) -> Any:
+        q, k, v = (t.transpose([0, 2, 1, 3]) for t in (q, k, v))
+        scores = paddle.matmul(q * 0.25, k, transpose_y=True)
+        if masks:
+            scores = scores + masks[0]
+        return paddle.matmul(F.softmax(scores), v).transpose([0, 2, 1, 3]).reshape([2, 10, 48])
+
+    extra = [[2, 1, 1, 10]] if mask else []
+    return lambda: (
+        attend,
+        *(R(s) for s in ([2, 10, 3, 16], [2, 10, 3, 16], [2, 10, 3, 16], *extra)),
+    )
+
+
+NATIVE: dict[str, Callable[[], tuple[Any, ...]]] = {
+    "conv": _conv(padding=1),
+    "conv stride": _conv(stride=2, padding=1),
+    "conv dilation": _conv(dilation=2),
+    "conv asymmetric padding": _conv(padding=[0, 1, 2, 1]),
+    "conv 1x1": _conv(kernel=1),
+    "conv grouped": _conv(groups=4, padding=1),
+    "conv depthwise": _conv(groups=16, padding=1),
+    "conv then residual then relu": _with_weights(
+        lambda x, w, v: F.relu(F.conv2d(F.conv2d(x, w, padding=1), v, padding=1) + x),
+        [2, 16, 9, 9],
+        [16, 16, 3, 3],
+        [16, 16, 3, 3],
+    ),
+    "residual used again": _with_weights(
+        lambda x, w: (lambda y: (F.conv2d(y, w, padding=1) + y) * y)(F.relu(x)),
+        [2, 16, 9, 9],
+        [16, 16, 3, 3],
+    ),
+    "residual is the input": _with_weights(
+        lambda x, w: F.conv2d(x, w, padding=1) + x, [2, 16, 9, 9], [16, 16, 3, 3]
+    ),
+    "conv transpose": _with_weights(
+        lambda x, w: F.conv2d_transpose(x, w, stride=2, padding=1, output_padding=1),
+        [2, 16, 6, 6],
+        [16, 8, 3, 3],
+    ),
+    "conv transpose grouped": _with_weights(
+        lambda x, w, b: F.relu(F.conv2d_transpose(x, w, b, stride=2, groups=4)),
+        [2, 16, 6, 6],
+        [16, 3, 2, 2],
+        [12],
+    ),
+    "max pool": _unary(lambda x: F.max_pool2d(x, 3, 2, 1), (2, 16, 11, 13)),
+    "max pool ceil": _unary(lambda x: F.max_pool2d(x, 2, 2, ceil_mode=True), (2, 16, 11, 13)),
+    "avg pool": _unary(lambda x: F.avg_pool2d(x, 3, 2, 1), (2, 16, 11, 13)),
+    "avg pool inclusive": _unary(lambda x: F.avg_pool2d(x, 3, 2, 1, exclusive=False)),
+    "global pool": _unary(lambda x: F.adaptive_avg_pool2d(x, 1)),
+    "adaptive pool dividing": _unary(lambda x: F.adaptive_avg_pool2d(x, [3, 2]), (2, 8, 9, 8)),
+    "linear": _with_weights(F.linear, [4, 10, 16], [16, 24], [24]),
+    "linear gelu residual": _with_weights(
+        lambda x, w, b: F.gelu(F.linear(x, w, b)) + x, [4, 10, 16], [16, 16], [16]
+    ),
+    "linear no bias, odd sizes": _with_weights(F.linear, [3, 7], [7, 5]),
+    "matmul": _pair(paddle.matmul, [2, 3, 8, 16], [2, 3, 16, 4]),
+    "matmul transposed": _pair(
+        lambda a, b: paddle.matmul(a, b, True, True), [2, 3, 16, 8], [2, 3, 4, 16]
+    ),
+    "matmul broadcast": _pair(paddle.matmul, [2, 3, 8, 16], [16, 4]),
+    "matmul scaled": _pair(lambda a, b: paddle.matmul(a, b) * 0.5 + 1, [3, 8, 16], [3, 16, 8]),
+    "attention": _attention(mask=False),
+    "attention masked": _attention(mask=True),
+    "softmax": _unary(F.softmax),
+    "softmax middle": _unary(lambda x: F.softmax(x, axis=1)),
+    "log softmax": _unary(F.log_softmax),
+    "layer norm": _with_weights(lambda x, g, b: F.layer_norm(x, 16, g, b), [4, 10, 16], [16], [16]),
+    "layer norm two axes": _unary(lambda x: F.layer_norm(x, [5, 7])),
+    "add layer norm": _pair(lambda a, b: F.layer_norm(a + b, 16) + a, [4, 10, 16], [4, 10, 16]),
+    "relu": _unary(F.relu),
+    "leaky relu": _unary(lambda x: F.leaky_relu(x, 0.1)),
+    "activations": _unary(
+        lambda x: [
+            f(x)
+            for f in (
+                F.gelu,
+                F.silu,
+                F.hardswish,
+                F.hardsigmoid,
+                F.relu6,
+                F.elu,
+                F.mish,
+                F.sigmoid,
+                paddle.tanh,
+                paddle.exp,
+                paddle.abs,
+            )
+        ]
+    ),
+    "scale": _unary(lambda x: x * 2.5 - 1),
+    "binary": _pair(
+        lambda a, b: [a + b, a - b, a * b, a / b, paddle.maximum(a, b), paddle.minimum(a, b)],
+        [2, 16, 5, 7],
+        [2, 16, 5, 7],
+    ),
+    "binary channel": _pair(lambda a, b: [a + b, b - a, b / a], [2, 16, 5, 7], [1, 16, 1, 1]),
+    "binary row": _pair(lambda a, b: [a * b, b - a], [2, 16, 5, 7], [7]),
+    "binary outer": _pair(lambda a, b: [a + b, a - b], [2, 16, 1, 7], [5, 1]),
+    "binary permuted": _pair(
+        lambda a, b: a.transpose([0, 2, 3, 1]) + b, [2, 16, 5, 7], [2, 5, 7, 16]
+    ),
+    "reshape": _unary(lambda x: (x + 1).reshape([2, 4, 4, 35])),
+    "transpose": _unary(lambda x: x.transpose([3, 1, 0, 2])),
+    "transpose reshape": _unary(lambda x: x.transpose([0, 2, 3, 1]).reshape([2, 35, 16]) * 2),
+    "concat": _pair(lambda a, b: paddle.concat([a, b, a], 1), [2, 16, 5, 7], [2, 3, 5, 7]),
+    "stack": _pair(lambda a, b: paddle.stack([a, b], 1), [2, 16, 5], [2, 16, 5]),
+    "split": _unary(lambda x: [F.relu(p) for p in paddle.split(x, [4, 10, 2], 1)]),
+    "split returned": _unary(lambda x: paddle.split(x, 2, 1)),
+    "slice": _unary(lambda x: x[:, 3:11, 1:, -2] + 1),
+    "slice of conv": _with_weights(
+        lambda x, w: F.relu(F.conv2d(x, w)[:, 5:20]), [2, 16, 9, 9], [32, 16, 3, 3]
+    ),
+    "strided slice": _unary(lambda x: x[:, ::2, 1::3]),
+    "channel shuffle": _unary(
+        lambda x: F.relu(x).reshape([2, 2, 8, 5, 7]).transpose([0, 2, 1, 3, 4]).reshape(x.shape)
+    ),
+    "expand": _unary(lambda x: x[:, :, :1].expand([2, 16, 6, 7])),
+    "mean": _unary(lambda x: [x.mean(), x.mean([2, 3]), x.mean(1), x.mean(-1, keepdim=True)]),
+    "sum max min": _unary(lambda x: [x.sum(1), x.max(-1), x.min([0, 2])]),
+    "nearest": _unary(lambda x: F.interpolate(x, scale_factor=2, mode="nearest")),
+    "bilinear": _unary(lambda x: F.interpolate(x, size=[10, 14], mode="bilinear")),
+    "squeeze excitation": _with_weights(
+        lambda x, w, v: (
+            x * F.hardsigmoid(F.conv2d(F.relu(F.conv2d(F.adaptive_avg_pool2d(x, 1), w)), v))
+        ),
+        [2, 16, 9, 9],
+        [4, 16, 1, 1],
+        [16, 4, 1, 1],
+    ),
+    "integers": lambda: (
+        lambda i: [i.reshape([6]), i.transpose([1, 0]), paddle.concat([i, i]), i.astype("float32")],
+        paddle.to_tensor(np.arange(6).reshape(2, 3)),
+    ),
+    "zero-dimensional result": _unary(lambda x: (x * x).sum()),
+    "input returned": _unary(lambda x: [x, x + 1, x]),
+}
+
+
+@pytest.mark.parametrize("layout", ["any", "nhwc"])
+@pytest.mark.parametrize("case", NATIVE)
+def test_op_is_native_and_right(case: str, layout: str) -> None:
+    function, *inputs = NATIVE[case]()
+    executable = nm.check(function, *inputs, layout=layout)
+    assert executable.host_ops == []
+
+
+HOST: dict[str, Callable[[], tuple[Any, ...]]] = {
+    "cumsum": _unary(lambda x: F.relu(paddle.cumsum(x * 2, 1)) + 1),
+    "sort and index": _unary(lambda x: paddle.topk(x.reshape([2, -1]), 5)),
+    "where": _unary(lambda x: paddle.where(x > 0, x, x * 0.5)),
+    "double": _unary(lambda x: x.astype("float64") * 2),
+    "bfloat16": _unary(lambda x: (x.astype("bfloat16") * 2).astype("float32")),
+    "host result is a view of the arena": _unary(lambda x: paddle.flip(x * 2, [0]) * (x * 2)),
+    "adaptive pool uneven": _unary(lambda x: F.adaptive_avg_pool2d(F.relu(x), 3)),
+    "bilinear corners": _unary(
+        lambda x: F.interpolate(x, size=[10, 14], mode="bilinear", align_corners=True)
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HOST)
+def test_op_without_a_rule_runs_on_the_host(case: str) -> None:
+    function, *inputs = HOST[case]()
+    executable = nm.check(function, *inputs)
+    assert executable.host_ops
+
+
+#: Where a NaN or an infinity is treated as eager does.  Known differences are in docs/native.md.
+NON_FINITE = {
+    "conv": (np.nan, np.inf),
+    "linear": (np.nan, np.inf),
+    "layer norm": (np.nan,),
+    "activations": (np.nan, np.inf, -np.inf),
+    "max pool": (np.inf, -np.inf),
+    "softmax": (-np.inf,),
+    "binary": (np.nan, np.inf, -np.inf),
+    "sum max min": (np.nan, np.inf, -np.inf),
+    "scale": (np.nan, np.inf, -np.inf),
+}
+
+
+@pytest.mark.parametrize("case, bad", [(c, bad) for c, all in NON_FINITE.items() for bad in all])
+def test_non_finite_values_pass_as_in_eager(case: str, bad: float) -> None:
+    function, first, *others = NATIVE[case]()
+    array = first.numpy()
+    array.reshape(-1)[3] = bad
+    nm.check(function, paddle.to_tensor(array), *others)
