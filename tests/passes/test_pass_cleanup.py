@@ -114,3 +114,9 @@ def test_dead_code_goes_and_live_code_stays():
     assert outcome.ops == ["relu"] and outcome.record.fired == 2 and outcome.error == 0
     assert EliminateDeadCode().run(outcome.graph).fired == 0
     assert_golden(outcome, "eliminate_dead_code")
+
+
+def test_dropout_whose_mask_is_read_stays():
+    graph = graph_of(lambda x: F.dropout(x, 0.5, training=False), [X])
+    graph.outputs.append(graph.nodes[0].outputs[1])
+    assert RemoveIdentities().run(graph).refused == ["the mask of the dropout is read"]

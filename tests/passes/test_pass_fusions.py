@@ -7,12 +7,17 @@ from graph_testing import (
     after_passes,
     assert_golden,
     calibrated,
+    eager,
     fresh_names,
     graph_of,
     random_input,
+    relative_error,
 )
 from paddle import nn
 
+from paddle_fluid_boost.capture.trace import trace
+from paddle_fluid_boost.ir import reference
+from paddle_fluid_boost.ir.importer import import_program
 from paddle_fluid_boost.passes.add_layer_norm import FuseAddLayerNorm
 from paddle_fluid_boost.passes.attention import FuseAttention
 from paddle_fluid_boost.passes.elementwise import LowerElementwise
@@ -294,3 +299,16 @@ def test_half_precision_is_left_as_it_is():
     graph = graph_of(layer, [X.astype("bfloat16")])
     optimise(graph, verifying=True)
     assert [node.op for node in graph.nodes] == ["matmul", "add", "relu"]
+
+
+def test_open_dimensions_are_left_alone_where_shapes_matter():
+    layer = made(lambda: nn.Sequential(Residual(True), nn.AdaptiveAvgPool2D(1), nn.Flatten()))
+    with paddle.no_grad():
+        captured, _ = trace(layer, [IMAGE], {}, dynamic_dims={0: [0], 1: []})
+    graph = import_program(captured)
+    records = optimise(graph, verifying=True)
+    for batch in (1, 3):
+        x = random_input(batch, 4, 8, 8)
+        assert relative_error(reference.run(graph, [x]), eager(layer, [x])) < 2e-6
+    refused = [reason for record in records for reason in record.refused]
+    assert any("-1" in reason or "depends on data" in reason for reason in refused)

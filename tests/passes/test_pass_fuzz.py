@@ -3,7 +3,7 @@
 import paddle
 import paddle.nn.functional as F
 import pytest
-from graph_testing import calibrated, eager, graph_of, random_input, relative_error
+from graph_testing import calibrated, eager, graph_of, random_input
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from paddle import nn
@@ -115,9 +115,12 @@ def check(program):
 
     graph = graph_of(call, [X])
     optimise(graph, verifying=True)
-    wanted = eager(call, [X])
+    got, wanted = reference.run(graph, [X]), eager(call, [X])
     if all(bool(paddle.isfinite(t).all()) and float(t.abs().max()) < 1e6 for t in wanted):
-        assert relative_error(reference.run(graph, [X]), wanted) < 2e-5
+        for mine, theirs in zip(got, wanted):
+            # A layer norm of nearly equal numbers multiplies rounding by 1 / sqrt(1e-5) = 316.
+            limit = 1e-4 * max(1.0, float(theirs.abs().max()))
+            assert float((mine - theirs).abs().max()) < limit
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
