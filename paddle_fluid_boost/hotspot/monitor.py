@@ -7,6 +7,7 @@ other harm.  Everything that is not on that path is derived when somebody asks.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -36,6 +37,8 @@ TIMED_FIRST = 32
 
 #: Weight of one look-up in the running share of look-ups that met a new signature.
 CHURN_WEIGHT = 1 / 64
+
+_NOTHING = object()
 
 
 class SignatureStats:
@@ -296,22 +299,29 @@ class FunctionStats:
 
     def _evict(self, keep: Hashable) -> None:
         """Drops the least recent signature that is not compiled or in flight, else the oldest."""
-        entries = [(k, s) for k, s in list(self.signatures.items()) if k != keep]
-        idle = (k for k, s in entries if s.state in (COLD, REJECTED))
-        victim = next(idle, entries[0][0] if entries else keep)
-        stats = self.signatures.pop(victim, None)
-        if stats is not None:
-            self.evicted += 1
-            self._retired.add(stats)
+        stats = self.signatures.pop(self._least_recent_idle(keep), None)
+        if stats is None:
+            _, stats = self.signatures.popitem(last=False)
+        self.evicted += 1
+        self._retired.add(stats)
+
+    def _least_recent_idle(self, keep: Hashable) -> Hashable:
+        """The key of the signature to drop, ``_NOTHING`` when none is idle."""
+        with contextlib.suppress(RuntimeError):  # another thread changed the order meanwhile
+            for key, stats in self.signatures.items():
+                if stats.state in (COLD, REJECTED) and key != keep:
+                    return key
+        return _NOTHING
 
     def live_signatures(self, window: int, most: int) -> int:
         """Signatures looked up within the last ``window`` look-ups, counted up to ``most``."""
         oldest = self.lookups - window
         live = 0
-        for stats in reversed(list(self.signatures.values())):
-            if stats.last_lookup <= oldest or live == most:
-                break
-            live += 1
+        with contextlib.suppress(RuntimeError):  # another thread changed the order meanwhile
+            for stats in reversed(self.signatures.values()):
+                if stats.last_lookup <= oldest or live == most:
+                    break
+                live += 1
         return live
 
     def version_lost(self, paid: bool) -> None:

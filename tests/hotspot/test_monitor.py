@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import random
 import statistics
+import sys
+import threading
 import timeit
 
 import pytest
@@ -248,3 +250,31 @@ def test_recording_stays_far_from_a_microsecond_in_proportion():
         return min(timeit.repeat(lambda: function(1e-3), number=5000, repeat=15))
 
     assert best(stats.record_eager) < 12 * best(plain.method)
+
+
+def test_threads_on_one_function_keep_its_bounds():
+    function, errors = _function(), []
+
+    def look_up(seed):
+        rng = random.Random(seed)
+        try:
+            for _ in range(4000):
+                function.signature(rng.randrange(40)).record_eager(1e-4)
+                function.live_signatures(window=100, most=99)
+        except Exception as error:
+            errors.append(error)
+
+    with override(max_signatures=16):
+        threads = [threading.Thread(target=look_up, args=(seed,)) for seed in range(4)]
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(60)
+        finally:
+            sys.setswitchinterval(interval)
+        assert not errors
+        function.signature("last")
+        assert len(function.signatures) <= 16
