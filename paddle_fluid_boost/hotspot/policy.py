@@ -13,7 +13,6 @@ and compiling at first sight.  ``docs/policy.md`` derives the rule, its constant
 from __future__ import annotations
 
 import logging
-import math
 import os
 import threading
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from typing import Any
 
 from ..options import options
 from .estimates import Estimates
+from .evidence import busy_share, dominates, pay_rate, saved, slot_taken, slowed_share
 from .monitor import (
     COLD,
     COMPILED,
@@ -49,12 +49,6 @@ LIVE_WINDOW = 8
 CHURN_SHARE = 0.5
 #: Look-ups before churn is judged: every function meets new signatures at first.
 CHURN_LOOKUPS = 64
-#: A version has this many times its signature's age and its compile time to pay back its compile
-#: before it counts as one that did not.
-PATIENCE = 4
-#: With every version slot of a function taken, a newcomer must be this many times as valuable as
-#: the least valuable version, or the two would take the slot from each other for ever.
-DISPLACE = 2.0
 #: Back-off doublings are counted to here; 2^20 times the cost is never in practice.
 MAX_BACKOFF = 20
 
@@ -150,7 +144,7 @@ class Policy:
         self._check_later(stats, needed)
         if calls >= needed:
             rate = self.priority(function, stats, now)
-            if _slot_taken(function, rate, now):
+            if slot_taken(function, rate, now):
                 stats.next_check = 2 * stats.eager_calls
                 slots = options.max_versions
                 return Decision(WAIT, f"{facts}, but {slots} more valuable versions fill the cache")
@@ -175,11 +169,11 @@ class Policy:
     ) -> tuple[int, float]:
         """Eager calls (since ``counted_from``) at which a compile pays; its expected seconds."""
         compile_seconds = self.estimates.compile_seconds(function, eager)
-        busy = _busy_share(stats, now, compile_seconds)
+        busy = busy_share(stats, now, compile_seconds)
         charged = EAGERNESS * self.estimates.interference * busy * compile_seconds
         needed_seconds = charged / self.estimates.saving(function)
         if needed_seconds <= stats.eager_calls * eager:  # else it is too early in any case
-            needed_seconds /= _pay_rate(function, charged, now)
+            needed_seconds /= pay_rate(function, charged, now)
         if stats.backoff:
             needed_seconds = max(needed_seconds, compile_seconds) * 2.0**stats.backoff
         return max(1, round(needed_seconds / max(eager, 1e-7))), compile_seconds
@@ -218,7 +212,7 @@ class Policy:
             if function.lookups - generic.counted_from >= needed:
                 rate = eager * self.estimates.saving(function)
                 return Decision(COMPILE_GENERIC, f"megamorphic ({why})", rate)
-        if generic.state == REJECTED and _dominates(function, stats):
+        if generic.state == REJECTED and dominates(function, stats):
             return None
         reason = generic.reason if generic.state == REJECTED else "no version pays yet"
         return Decision(WAIT, f"megamorphic ({why}): {reason}")
@@ -289,7 +283,7 @@ class Policy:
         The next one must promise twice as much if this one has not paid back what it cost.
         """
         cost = self.estimates.compile_seconds(function, stats.measured_eager)
-        paid = _saved(stats) >= self.estimates.interference * cost
+        paid = saved(stats) >= self.estimates.interference * cost
         function.version_lost(paid)
         stats.enter(COLD, reason)
         if paid or options.hot_calls:
@@ -341,78 +335,13 @@ class Policy:
         stats.compile_seconds += cost
         self.estimates.learn_saving(function, share)
         self.estimates.learn_cost(function, eager, cost)
-        slowed = _slowed_share(stats)
+        slowed = slowed_share(stats)
         if slowed is not None:
             self.estimates.learn_interference(slowed)
 
     def to_dict(self) -> dict[str, Any]:
         """What was learned, for ``pfb.stats()``."""
         return self.estimates.to_dict()
-
-
-def _busy_share(stats: SignatureStats, now: float, horizon: float) -> float:
-    """Share of the time since the first call that went into calls; a compile beside an idle caller
-    is free.  The prior is a caller that stays busy for one ``horizon`` (seconds)."""
-    if not stats.eager_calls:
-        return 1.0
-    elapsed = max(now - stats.first_call, stats.eager_seconds)
-    return (stats.eager_seconds + horizon) / (elapsed + horizon)
-
-
-def _pay_rate(function: FunctionStats, charge: float, now: float) -> float:
-    """Chance that a version of ``function`` pays back ``charge`` seconds, as far as is known.
-
-    Versions that have not had their time yet do not count; the prior is one that paid.
-    """
-    known, paid = function.versions_lost, function.versions_paid
-    for stats in list(function.signatures.values()):
-        if stats.state != COMPILED:
-            continue
-        if _saved(stats) >= charge:
-            known, paid = known + 1, paid + 1
-        else:
-            age = stats.decided_time - stats.first_call + stats.compile_seconds
-            known += now - stats.decided_time > PATIENCE * age
-    return (paid + 1) / (known + 1)
-
-
-def _saved(stats: SignatureStats) -> float:
-    """Seconds that the present version has saved, at the times measured side by side."""
-    calls = stats.compiled_calls - stats.published_at
-    return calls * (stats.measured_eager - stats.measured_compiled)
-
-
-def _slot_taken(function: FunctionStats, rate: float, now: float) -> bool:
-    """True when every version slot is held by a version that is worth about ``rate`` or more."""
-    held = [s for s in list(function.signatures.values()) if s.in_flight or s.state == COMPILED]
-    if len(held) < options.max_versions:
-        return False
-    return rate < DISPLACE * min(_value(stats, now) for stats in held)
-
-
-def _value(stats: SignatureStats, now: float) -> float:
-    """Seconds that a version saves of every second; without bound until it has had some time."""
-    age = now - stats.published_time
-    if stats.state != COMPILED or age <= stats.compile_seconds:
-        return math.inf
-    return _saved(stats) / age
-
-
-def _dominates(function: FunctionStats, stats: SignatureStats) -> bool:
-    """True for a signature that alone takes one slot's share of the look-ups since it appeared."""
-    since = function.lookups - stats.first_lookup + 1
-    enough = stats.eager_calls >= options.megamorphic_signatures
-    return enough and stats.eager_calls * options.max_versions >= since
-
-
-def _slowed_share(stats: SignatureStats) -> float | None:
-    """Share of the caller's time that a compile took while it ran; None without evidence."""
-    calls, seconds, median = stats.eager_before_compile
-    during = stats.eager_calls - calls
-    if calls < 4 or during < 3:
-        return None
-    mean = (stats.eager_seconds - seconds) / during
-    return min(max(1.0 - median / mean, 0.0), 0.9) if mean > 0.0 else None
 
 
 def _times(calls: int) -> str:
