@@ -47,6 +47,15 @@ def test_timing_statistics(bench_module):
     assert bench_module("timing").Timing((2.0,)).spread == 0.0
 
 
+def test_quick_calls_take_turns(bench_module):
+    turns = []
+    calls = {name: (lambda name=name: turns.append(name)) for name in ("a", "b")}
+    times = bench_module("timing").per_call_us(calls, repeats=10, rounds=3)
+    assert "".join(turns) == ("a" * 12 + "b" * 12) * 3
+    assert set(times) == {"a", "b"}
+    assert all(0 < value < float("inf") for value in times.values())
+
+
 def test_in_child_reports_a_crash_instead_of_raising(bench_module, monkeypatch, tmp_path):
     machine = bench_module("machine")
     (tmp_path / "faulty.py").write_text(

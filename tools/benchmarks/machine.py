@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-OUT = HERE.parent.parent / "out" / "bench"
+ROOT = HERE.parent.parent
+OUT = ROOT / "out" / "bench"
 
 
 def threads() -> int:
@@ -45,6 +46,11 @@ def facts() -> dict[str, Any]:
     }
 
 
+def _python_path() -> list[str]:
+    """The checkout first, so that it is measured even where another version is installed."""
+    return [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+
+
 def in_child(module: str, arguments: list[str], timeout: float = 600) -> dict[str, Any]:
     """Runs ``child(*arguments)`` of one of our modules in a fresh process; returns its result.
 
@@ -55,7 +61,13 @@ def in_child(module: str, arguments: list[str], timeout: float = 600) -> dict[st
         result = Path(folder) / "result.json"
         command = [sys.executable, __file__, module, str(result), *arguments]
         try:
-            done = subprocess.run(command, timeout=timeout, capture_output=True, text=True)
+            done = subprocess.run(
+                command,
+                timeout=timeout,
+                capture_output=True,
+                text=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(_python_path())},
+            )
         except subprocess.TimeoutExpired:
             return {"failed": f"gave no result in {timeout:.0f} s"}
         if done.returncode != 0 or not result.exists():

@@ -12,7 +12,8 @@ from typing import Any
 
 import machine
 
-_BUDGETS = {"key": 10.0}
+#: Microseconds for the key of a call with one tensor.
+_KEY_BUDGET = 10.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,9 +28,13 @@ def run(options: argparse.Namespace) -> int:
         return 1
     for name, title in _TITLES.items():
         print(f"  {title:54}{outcome[name]:9.2f} µs")
-    refused = outcome["refused"] / outcome["refused_eager"] - 1
-    print(f"\n  a refused function costs {refused:+.1%} over plain eager (target: at most 2%)")
-    print(f"  computing a key: {outcome['key']:.2f} µs (budget: {_BUDGETS['key']:.0f} µs)")
+    extra = outcome["refused"] - outcome["refused_eager"]
+    print(f"\n  what was measured: hit {outcome['states'][0]}, refused {outcome['states'][1]}")
+    print(
+        f"  a refused call costs {extra:.1f} µs more: 2% (the target) of one that takes "
+        f"{extra / 0.02 / 1000:.2f} ms"
+    )
+    print(f"  computing a key: {outcome['key']:.2f} µs (budget: {_KEY_BUDGET:.0f} µs)")
     print(f"\n{machine.save('overhead', outcome)}")
     return 0
 
@@ -51,7 +56,6 @@ def child(repeats: str) -> dict[str, Any]:
     import paddle_fluid_boost as pfb
     from paddle_fluid_boost.dispatch.signature import key_of
 
-    count = int(repeats)
     x = paddle.rand([4, 8])
     y = paddle.rand([4, 8])
 
@@ -60,22 +64,25 @@ def child(repeats: str) -> dict[str, Any]:
             a = paddle.tanh(a * b + b)
         return a
 
-    seen: list[int] = []
+    count_of_calls = [0]
 
     def impure(a: Any, b: Any) -> Any:
-        seen[:] = [1]  # a side effect, so this can never be compiled
+        count_of_calls[0] += 1  # a side effect that differs at each call: never compiled
         return toy(a, b)
 
+    # The toy is too small for any engine to gain; what a hit costs should be seen all the same.
+    pfb.configure(min_gain=0)
     with paddle.no_grad():
         fast, refused = pfb.to_static(toy), pfb.to_static(impure)
         for function in (fast, refused):
             pfb.warmup(function, [x, y])
         pfb.wait(60)
-        return {
-            "eager": per_call_us(lambda: toy(x, y), count),
-            "hit": per_call_us(lambda: fast(x, y), count),
-            "refused_eager": per_call_us(lambda: impure(x, y), count),
-            "refused": per_call_us(lambda: refused(x, y), count),
-            "key": per_call_us(lambda: key_of((x,), {}), count),
-            "explain": [pfb.explain(fast).to_dict(), pfb.explain(refused).to_dict()],
+        calls = {
+            "eager": lambda: toy(x, y),
+            "hit": lambda: fast(x, y),
+            "refused_eager": lambda: impure(x, y),
+            "refused": lambda: refused(x, y),
+            "key": lambda: key_of((x,), {}),
         }
+        times: dict[str, Any] = per_call_us(calls, int(repeats))
+        return {**times, "states": [pfb.explain(fast).state, pfb.explain(refused).state]}

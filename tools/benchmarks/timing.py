@@ -86,14 +86,17 @@ def in_blocks(
     return {name: Timing(tuple(values)) for name, values in samples.items()}
 
 
-def per_call_us(call: Callable[[], object], repeats: int = 2000, blocks: int = 7) -> float:
-    """Microseconds of one quick call: the least mean of several blocks, as noise only adds."""
-    for _ in range(repeats // 10 + 1):
-        call()
-    best = float("inf")
-    for _ in range(blocks):
-        start = time.perf_counter()
-        for _ in range(repeats):
-            call()
-        best = min(best, (time.perf_counter() - start) / repeats)
-    return best * 1e6
+def per_call_us(
+    calls: Mapping[str, Callable[[], object]], repeats: int = 2000, rounds: int = 9
+) -> dict[str, float]:
+    """Microseconds of one quick call of each: the least mean of its turns, as noise only adds."""
+    best = dict.fromkeys(calls, float("inf"))
+    for _ in range(rounds):
+        for name, call in calls.items():
+            for _ in range(repeats // 10 + 1):
+                call()
+            start = time.perf_counter()
+            for _ in range(repeats):
+                call()
+            best[name] = min(best[name], (time.perf_counter() - start) / repeats * 1e6)
+    return best
