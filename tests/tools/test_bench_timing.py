@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,15 @@ def test_quick_calls_take_turns(bench_module):
     times = bench_module("timing").per_call_us(calls, repeats=10, rounds=3)
     assert "".join(turns) == ("a" * 12 + "b" * 12) * 3
     assert set(times) == {"a", "b"}
-    assert all(0 < value < float("inf") for value in times.values())
+    assert all(0 < t.wall_us < float("inf") and t.cpu_us < float("inf") for t in times.values())
+
+
+def test_waiting_is_clock_time_but_not_processor_time(bench_module):
+    timing = bench_module("timing")
+    waits = {"wait": lambda: time.sleep(0.002)}
+    waiting = timing.per_call_us(waits, repeats=10, rounds=2)["wait"]
+    assert waiting.wall_us >= 2000
+    assert waiting.cpu_us < waiting.wall_us / 2
 
 
 def test_in_child_reports_a_crash_instead_of_raising(bench_module, monkeypatch, tmp_path):

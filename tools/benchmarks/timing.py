@@ -86,17 +86,32 @@ def in_blocks(
     return {name: Timing(tuple(values)) for name, values in samples.items()}
 
 
+@dataclass(frozen=True)
+class QuickTiming:
+    """Microseconds of one quick call: by the clock, and of the calling thread's processor time.
+
+    On a machine that does other work the two part, and only the second can be compared; but it
+    leaves out what other threads of an engine do.
+    """
+
+    wall_us: float
+    cpu_us: float
+
+
 def per_call_us(
     calls: Mapping[str, Callable[[], object]], repeats: int = 2000, rounds: int = 9
-) -> dict[str, float]:
-    """Microseconds of one quick call of each: the least mean of its turns, as noise only adds."""
-    best = dict.fromkeys(calls, float("inf"))
+) -> dict[str, QuickTiming]:
+    """The least mean of each one's turns, as noise only adds."""
+    wall = dict.fromkeys(calls, float("inf"))
+    cpu = dict.fromkeys(calls, float("inf"))
     for _ in range(rounds):
         for name, call in calls.items():
             for _ in range(repeats // 10 + 1):
                 call()
-            start = time.perf_counter()
+            start, start_cpu = time.perf_counter(), time.thread_time()
             for _ in range(repeats):
                 call()
-            best[name] = min(best[name], (time.perf_counter() - start) / repeats * 1e6)
-    return best
+            spent, spent_cpu = time.perf_counter() - start, time.thread_time() - start_cpu
+            wall[name] = min(wall[name], spent / repeats * 1e6)
+            cpu[name] = min(cpu[name], spent_cpu / repeats * 1e6)
+    return {name: QuickTiming(wall[name], cpu[name]) for name in calls}
