@@ -9,7 +9,6 @@ holds the interpreter lock for as long as it writes (2.3 s for VGG16).
 from __future__ import annotations
 
 import os
-import shutil
 import struct
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -67,7 +66,7 @@ class ExportedModel:
 
 @contextmanager
 def exported(captured: CapturedProgram, *, onednn: bool) -> Iterator[ExportedModel]:
-    """Writes ``captured`` to a private folder that is gone when the ``with`` block ends.
+    """Writes ``captured`` to files of its own that are gone when the ``with`` block ends.
 
     Args:
         onednn: spell the program in the way that suits Paddle's oneDNN path.
@@ -79,28 +78,41 @@ def exported(captured: CapturedProgram, *, onednn: bool) -> Iterator[ExportedMod
     names = [f"pfb_out_{index}" for index in range(len(values))]
     parameters = _parameters_of(captured)
     size = sum(_nbytes(tensor) for tensor in parameters.values())
-    with tempfile.TemporaryDirectory(prefix="pfb-", dir=_folder_for(size)) as folder:
+    with tempfile.TemporaryDirectory(prefix="pfb-") as folder:
         model = os.path.join(folder, "model.json")
-        params = os.path.join(folder, "model.pdiparams") if parameters else ""
         with STATIC_LOCK:
             program = pd.clone_with_fetches(captured.program, values, names)
             if onednn:
                 pd.spell_out_means(program)
             # trainable=True: without it 3.3.1 leaves out attributes whose absence crashes loading.
             pd.serialize_pir_program(program, model, True, False, True)
-        if params:
-            write_parameters(parameters, params)
-        yield ExportedModel(model, params, output_order, size)
+        with _parameter_file(folder) as (file, path):
+            write_parameters(parameters, file)
+            yield ExportedModel(model, path if parameters else "", output_order, size)
 
 
-def write_parameters(parameters: Mapping[str, Any], path: str) -> None:
+@contextmanager
+def _parameter_file(folder: str) -> Iterator[tuple[FileIO, str]]:
+    """A file and its path: in memory on Linux, so that a killed process leaves no weights behind
+    and a small ``/dev/shm`` does not matter; elsewhere in ``folder``."""
+    if hasattr(os, "memfd_create"):
+        with FileIO(os.memfd_create("pfb-parameters"), "wb") as file:
+            path = f"/proc/{os.getpid()}/fd/{file.fileno()}"  # a probe child opens it, too
+            if os.path.exists(path):
+                yield file, path
+                return
+    path = os.path.join(folder, "model.pdiparams")
+    with FileIO(path, "wb") as file:
+        yield file, path
+
+
+def write_parameters(parameters: Mapping[str, Any], file: FileIO) -> None:
     """Writes tensors in the format of ``.pdiparams``, ordered by name as the loader expects.
 
     The interpreter lock is free during the writes.
     """
-    with open(path, "wb", buffering=0) as file:
-        for name in sorted(parameters):
-            _write_tensor(file, name, parameters[name])
+    for name in sorted(parameters):
+        _write_tensor(file, name, parameters[name])
 
 
 def _write_tensor(file: FileIO, name: str, tensor: Any) -> None:
@@ -177,11 +189,3 @@ def _distinct(values: list[Any]) -> tuple[list[Any], tuple[int, ...]]:
             order.append(len(distinct))
             distinct.append(value)
     return distinct, tuple(order)
-
-
-def _folder_for(nbytes: int) -> str | None:
-    """Where to put files of ``nbytes``: memory if it has room to spare, else the usual place."""
-    shm = "/dev/shm"
-    if os.access(shm, os.W_OK) and shutil.disk_usage(shm).free > 2 * nbytes + (16 << 20):
-        return shm
-    return None
