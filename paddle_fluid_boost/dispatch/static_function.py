@@ -63,7 +63,7 @@ def _make_unit(function: Any, hooked: bool) -> Unit | None:
     whole_graph = isinstance(function, pd.ASTStaticFunction)
     training = options.training
     if training == "auto":
-        training = "stock" if hooked else "eager"
+        training = "stock" if hooked and whole_graph else "eager"
     return Unit(
         _name(function),
         eager,
