@@ -55,12 +55,10 @@ class CompileJob:
         tensors: list[Any],
         snapshot: Snapshot,
         layers_touched: Flag,
-        priority: float,
         *,
         background: bool,
     ) -> None:
         self.key: Hashable = (id(unit), key)
-        self.priority = priority
         self._unit = unit
         self._signature = key
         self._stats = stats
@@ -73,6 +71,11 @@ class CompileJob:
         self._grad_enabled = pd.paddle.is_grad_enabled()
         self._captured = False
         self._background = background
+
+    @property
+    def priority(self) -> float:
+        """Expected saving per second; asked again as long as the job waits."""
+        return self._unit.policy.priority(self._unit.stats, self._stats)
 
     def abandoned(self) -> None:
         """The worker dropped the job: the policy may ask again."""

@@ -54,10 +54,9 @@ _context = threading.local()
 class _Attempt:
     """A signature on its way to a compile: observed, then confirmed by one more eager call."""
 
-    __slots__ = ("layers_touched", "priority", "snapshot", "tries")
+    __slots__ = ("layers_touched", "snapshot", "tries")
 
-    def __init__(self, priority: float) -> None:
-        self.priority = priority
+    def __init__(self) -> None:
         self.snapshot: Snapshot | None = None
         self.layers_touched = Flag()
         self.tries = 0
@@ -162,7 +161,7 @@ class Unit:
             self.on_new_signature(args, kwargs)
         attempt = self._attempts.get(key)
         if attempt is None and options.hot_calls and self._is_due_now(stats):
-            attempt = self._attempts[key] = _Attempt(0.0)
+            attempt = self._attempts[key] = _Attempt()
         started = time.perf_counter()
         if attempt is not None and attempt.snapshot is None:
             result = self._observed(key, stats, attempt, tensors, args, kwargs)
@@ -215,7 +214,7 @@ class Unit:
         decision = self.policy.decide(self.stats, stats, time.perf_counter())
         policy_log.info("%s: %s: %s", self.name, decision.action, decision.reason)
         if decision.action == COMPILE:
-            self._attempts.setdefault(key, _Attempt(decision.saving_per_second))
+            self._attempts.setdefault(key, _Attempt())
             self.descriptions[key] = describe(args, kwargs)
         elif decision.action == COMPILE_GENERIC:
             self.policy.rejected(
@@ -290,7 +289,7 @@ class Unit:
         del self._attempts[key]
         job = CompileJob(
             self, key, stats, self._eager, args, kwargs, tensors, snapshot,
-            attempt.layers_touched, attempt.priority, background=not (here or options.sync),
+            attempt.layers_touched, background=not (here or options.sync),
         )  # fmt: skip
         if here:
             job.run()
@@ -314,7 +313,7 @@ class Unit:
         self.stats.reopen("asked for by warmup")
         stats.enter(QUEUED, "asked for by warmup")
         self.descriptions[key] = describe(args, kwargs)
-        attempt = self._attempts[key] = _Attempt(0.0)
+        attempt = self._attempts[key] = _Attempt()
         while attempt.snapshot is None and stats.in_flight:
             self._observed(key, stats, attempt, tensors, args, kwargs)
             if attempt.snapshot is not None:
