@@ -187,6 +187,11 @@ def main() -> int:
     streams.mkdir(parents=True, exist_ok=True)
     threads = os.environ.get("OMP_NUM_THREADS", "1")
     print(f"Each way runs in its own process, with {threads} threads; times are for one call.")
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load > 1.5 * cores:  # more than the installation just before leaves behind
+        print(
+            f"NOTE: load {load:.1f} on {cores} cores: other work distorts the times and gains below."
+        )
     all_records: dict[str, dict[str, dict]] = {}
     for network, (title, calls) in NETWORKS.items():
         calls = calls // 3 if options.quick else calls

@@ -80,3 +80,9 @@ def test_in_child_reports_a_crash_instead_of_raising(bench_module, monkeypatch, 
     assert machine.in_child("faulty", ["hello"]) == {"said": "hello"}
     assert machine.in_child("faulty", ["raise"])["failed"].endswith("ValueError: because")
     assert machine.in_child("faulty", ["abort"])["failed"].startswith("exit status -6")
+
+
+def test_a_busy_machine_is_said_to_be_busy(bench_module):
+    note = bench_module("machine").busy_note
+    assert note(0.3, 2) == ""
+    assert "load 8.5 on 2 cores" in note(8.5, 2)

@@ -17,6 +17,10 @@ ROOT = HERE.parent.parent
 OUT = ROOT / "out" / "bench"
 
 
+#: Mean number of running threads over the minute before we started; our own work would raise it.
+_LOAD_AT_START = os.getloadavg()[0]
+
+
 def threads() -> int:
     """The number of threads that every competitor gets."""
     return int(os.environ.get("OMP_NUM_THREADS", "1"))
@@ -41,6 +45,7 @@ def facts() -> dict[str, Any]:
         "processor": processor,
         "cores": os.cpu_count(),
         "threads": threads(),
+        "load": _LOAD_AT_START,
         "python": platform.python_version(),
         "versions": versions,
     }
@@ -86,12 +91,26 @@ def save(name: str, results: Any) -> Path:
 
 
 def headline() -> str:
-    """One line that says what was measured on."""
+    """What was measured on, and a warning where the figures cannot be trusted."""
     known = facts()
     versions = ", ".join(f"{name} {v}" for name, v in known["versions"].items() if v)
-    return (
+    line = (
         f"{known['processor']}, {known['cores']} cores, {known['threads']} threads, "
         f"Python {known['python']}, {versions}"
+    )
+    return f"{line}\n{busy_note(known['load'], known['cores'])}".rstrip()
+
+
+def busy_note(load: float, cores: int) -> str:
+    """A warning when other work competes for the cores, else nothing.
+
+    Whoever is measured while others compute loses time at random, so ratios are off as well.
+    """
+    if load <= cores / 2:
+        return ""
+    return (
+        f"NOTE: load {load:.1f} on {cores} cores before the start: other work competes, so neither "
+        "times nor ratios are worth quoting"
     )
 
 
