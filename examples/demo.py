@@ -189,9 +189,7 @@ def main() -> int:
     print(f"Each way runs in its own process, with {threads} threads; times are for one call.")
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     if load > 1.5 * cores:  # more than the installation just before leaves behind
-        print(
-            f"NOTE: load {load:.1f} on {cores} cores: other work distorts the times and gains below."
-        )
+        print(f"NOTE: load {load:.1f} on {cores} cores: other work distorts all times and gains.")
     all_records: dict[str, dict[str, dict]] = {}
     for network, (title, calls) in NETWORKS.items():
         calls = calls // 3 if options.quick else calls
