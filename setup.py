@@ -47,7 +47,7 @@ def native_extension() -> Extension | None:
         extra_objects=[str(library)],
         extra_compile_args=[
             *("-std=c++17", "-O3", "-fvisibility=hidden", "-g0"),
-            *("-Wall", "-Wextra", "-Werror", "-Wno-ignored-attributes"),
+            *("-Wall", "-Wextra", "-Werror", "-Wno-ignored-attributes", "-Wno-psabi"),
         ],
         language="c++",
         optional=True,

@@ -38,6 +38,10 @@ int PlanBuilder::Convolution(const ConvolutionSpec& spec) {
   const Dims source = shape(spec.source);
   const Dims plain_weights = shape(spec.weights);
   const Dims out = ConvolutionShape(source, plain_weights, spec);
+  if (WinogradApplies(spec, out)) {
+    const int tile = ChooseTile(spec, out);
+    if (tile != 0) return Winograd(spec, out, tile);
+  }
   Dims weights = plain_weights;
   if (spec.groups > 1) {
     weights[0] /= spec.groups;

@@ -20,10 +20,14 @@
 namespace pfb {
 
 class Plan;
+struct WinogradShape;
 
 struct BuilderSettings {
   int threads = 1;
   bool channels_last = false;  // convolutions in NHWC instead of what oneDNN prefers
+  // How 3x3 convolutions in NHWC run: "direct", "winograd2", "winograd4" (where they apply), or
+  // "auto": the fastest of these, measured once per shape and process.
+  std::string algorithm = "auto";
 };
 
 struct ConvolutionSpec {
@@ -129,6 +133,15 @@ class PlanBuilder {
   template <typename PrimitiveDesc>
   void AddPrimitive(const PrimitiveDesc& pd, Arguments arguments);
   void CopyStep(int from, int to);
+
+  // Convolutions by Winograd's algorithm (build_winograd.cc); tile 0 stands for direct.
+  bool WinogradApplies(const ConvolutionSpec& spec, const Dims& out) const;
+  int ChooseTile(const ConvolutionSpec& spec, const Dims& out);
+  double MeasureSeconds(const ConvolutionSpec& spec, const std::string& algorithm);
+  int Winograd(const ConvolutionSpec& spec, const Dims& out, int tile);
+  int TransformedWeights(int weights, const WinogradShape& shape, const Dims& u_shape,
+                         const Desc& u_desc);
+
   int Flattened(int a, int b, int bias, const PostOps& post_ops);
   // `layout` of the result; row-major when empty.
   int Batched(int a, int b, int bias, const PostOps& post_ops, const Desc& layout = Desc());

@@ -66,10 +66,11 @@ ConvolutionSpec Spec(int source, int weights, int bias, Dims strides, Dims dilat
 void BindBuilder(py::module_& module) {
   using Release = py::call_guard<py::gil_scoped_release>;
   py::class_<PlanBuilder>(module, "PlanBuilder")
-      .def(py::init([](int threads, bool channels_last) {
-             return std::make_unique<PlanBuilder>(BuilderSettings{threads, channels_last});
+      .def(py::init([](int threads, bool channels_last, const std::string& algorithm) {
+             return std::make_unique<PlanBuilder>(
+                 BuilderSettings{threads, channels_last, algorithm});
            }),
-           py::arg("threads"), py::arg("channels_last"))
+           py::arg("threads"), py::arg("channels_last"), py::arg("algorithm"))
       .def("input", [](PlanBuilder& self, const Dims& shape,
                        const std::string& dtype) { return self.Input(shape, ParseDType(dtype)); })
       .def("constant",

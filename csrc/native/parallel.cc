@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
+#include <mutex>
 
 namespace pfb {
 namespace {
@@ -52,15 +54,23 @@ const Runtime& TheRuntime() {
 struct Region {
   std::size_t count;
   const std::function<void(std::size_t, std::size_t)>* body;
+  std::mutex mutex;
+  std::exception_ptr failure;
 };
 
 void RunShare(void* data) {
-  const Region& region = *static_cast<const Region*>(data);
+  Region& region = *static_cast<Region*>(data);
   const auto threads = static_cast<std::size_t>(TheRuntime().get_num_threads());
   const auto thread = static_cast<std::size_t>(TheRuntime().get_thread_num());
   const std::size_t begin = region.count * thread / threads;
   const std::size_t end = region.count * (thread + 1) / threads;
-  if (begin < end) (*region.body)(begin, end);
+  // An exception must not leave the region: OpenMP would end the process.
+  try {
+    if (begin < end) (*region.body)(begin, end);
+  } catch (...) {
+    const std::lock_guard<std::mutex> lock(region.mutex);
+    region.failure = std::current_exception();
+  }
 }
 
 }  // namespace
@@ -84,8 +94,9 @@ void ParallelFor(std::size_t count, const std::function<void(std::size_t, std::s
     body(0, count);
     return;
   }
-  Region region{count, &body};
+  Region region{count, &body, {}, {}};
   TheRuntime().parallel(RunShare, &region, static_cast<unsigned>(threads), 0);
+  if (region.failure) std::rethrow_exception(region.failure);
 }
 
 }  // namespace pfb

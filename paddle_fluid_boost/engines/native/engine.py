@@ -17,8 +17,9 @@ from . import _paddle, rules_fused, rules_paddle, rules_shape, runtime  # noqa: 
 from .host import CallContext
 from .lowering import Lowering, shape_of
 
-#: Host steps in a plan above which the graph is mostly somebody else's work.
 _LAYOUTS = ("nhwc", "any")
+#: How 3x3 convolutions run in the layout "nhwc"; "auto" measures.
+_ALGORITHMS = ("auto", "direct", "winograd2", "winograd4")
 
 
 class NativeEngine:
@@ -41,8 +42,10 @@ class NativeEngine:
         """Builds a plan.
 
         Args:
-            settings: ``threads`` (default: the option, else all usable cores) and ``layout``:
-                ``"nhwc"`` for channels-last convolutions, ``"any"`` for what oneDNN prefers.
+            settings: ``threads`` (default: the option, else all usable cores); ``layout``:
+                ``"nhwc"`` for channels-last convolutions, ``"any"`` for what oneDNN prefers;
+                ``algorithm`` of 3x3 convolutions in ``"nhwc"``: ``"direct"``, ``"winograd2"``,
+                ``"winograd4"`` or ``"auto"``, the fastest by measurement.
 
         Raises:
             EngineError: the extension is missing, or a shape is dynamic or empty.
@@ -62,8 +65,15 @@ def build_plan(
     layout = settings.get("layout", "any")
     if layout not in _LAYOUTS:
         raise EngineError(f"native engine: layout is one of {', '.join(_LAYOUTS)}, got {layout!r}")
+    algorithm = settings.get("algorithm", "auto")
+    if algorithm not in _ALGORITHMS:
+        raise EngineError(
+            f"native engine: algorithm is one of {', '.join(_ALGORITHMS)}, got {algorithm!r}"
+        )
     with runtime.threads(threads):
-        builder = native.PlanBuilder(threads=threads, channels_last=layout == "nhwc")
+        builder = native.PlanBuilder(
+            threads=threads, channels_last=layout == "nhwc", algorithm=algorithm
+        )
         lowering = Lowering(graph, builder)
         lowering.run()
         _number_handles(lowering)

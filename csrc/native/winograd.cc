@@ -1,0 +1,266 @@
+#include "winograd.h"
+
+#include <cstring>
+
+#include "parallel.h"
+
+#define PFB_INLINE inline __attribute__((always_inline))
+
+namespace pfb {
+namespace {
+
+constexpr int kLanes = 16;
+typedef float Vec __attribute__((vector_size(kLanes * sizeof(float))));
+typedef int Mask __attribute__((vector_size(kLanes * sizeof(float))));
+
+PFB_INLINE void Load(const float* from, Vec& to) { std::memcpy(&to, from, sizeof(Vec)); }
+PFB_INLINE void Store(const Vec& from, float* to) { std::memcpy(to, &from, sizeof(Vec)); }
+
+// One dimension of the transforms; applied to columns, then to rows.  Each reads `in` and writes
+// `out` with the given strides, in vectors.
+template <int M>
+struct Filter;
+
+// Interpolation at 0, 1, -1 and infinity.
+template <>
+struct Filter<2> {
+  static PFB_INLINE void Source(const Vec* in, int from, Vec* out, int to) {
+    out[0 * to] = in[0 * from] - in[2 * from];
+    out[1 * to] = in[1 * from] + in[2 * from];
+    out[2 * to] = in[2 * from] - in[1 * from];
+    out[3 * to] = in[3 * from] - in[1 * from];
+  }
+  static PFB_INLINE void Result(const Vec* in, int from, Vec* out, int to) {
+    out[0 * to] = in[0 * from] + in[1 * from] + in[2 * from];
+    out[1 * to] = in[1 * from] - in[2 * from] + in[3 * from];
+  }
+  static constexpr double kWeights[4][3] = {
+      {1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}};
+};
+
+// Interpolation at 0, 1, -1, 2, -2 and infinity.
+template <>
+struct Filter<4> {
+  static PFB_INLINE void Source(const Vec* in, int from, Vec* out, int to) {
+    const Vec d0 = in[0 * from], d1 = in[1 * from], d2 = in[2 * from];
+    const Vec d3 = in[3 * from], d4 = in[4 * from], d5 = in[5 * from];
+    const Vec even = d4 - 4.0F * d2;
+    const Vec odd = d3 - 4.0F * d1;
+    const Vec even2 = d4 - d2;
+    const Vec odd2 = 2.0F * (d3 - d1);
+    out[0 * to] = 4.0F * d0 - 5.0F * d2 + d4;
+    out[1 * to] = even + odd;
+    out[2 * to] = even - odd;
+    out[3 * to] = even2 + odd2;
+    out[4 * to] = even2 - odd2;
+    out[5 * to] = 4.0F * d1 - 5.0F * d3 + d5;
+  }
+  static PFB_INLINE void Result(const Vec* in, int from, Vec* out, int to) {
+    const Vec m1 = in[1 * from], m2 = in[2 * from], m3 = in[3 * from], m4 = in[4 * from];
+    const Vec sum = m1 + m2, difference = m1 - m2;
+    const Vec sum2 = m3 + m4, difference2 = m3 - m4;
+    out[0 * to] = in[0 * from] + sum + sum2;
+    out[1 * to] = difference + 2.0F * difference2;
+    out[2 * to] = sum + 4.0F * sum2;
+    out[3 * to] = difference + 8.0F * difference2 + in[5 * from];
+  }
+  static constexpr double kWeights[6][3] = {{1.0 / 4, 0, 0},
+                                            {-1.0 / 6, -1.0 / 6, -1.0 / 6},
+                                            {-1.0 / 6, 1.0 / 6, -1.0 / 6},
+                                            {1.0 / 24, 1.0 / 12, 1.0 / 6},
+                                            {1.0 / 24, -1.0 / 12, 1.0 / 6},
+                                            {0, 0, 1}};
+};
+
+// Where a tile lies.
+struct Place {
+  int image, row, column;  // row and column of its first result
+
+  PFB_INLINE Place(const WinogradShape& shape, int tile) {
+    const int across = shape.tiles_across();
+    const int per_image = across * shape.tiles_down();
+    image = tile / per_image;
+    row = tile % per_image / across * shape.tile;
+    column = tile % across * shape.tile;
+  }
+};
+
+template <int M>
+PFB_INLINE void SourceBody(const WinogradShape& shape, const float* source, int begin, int end,
+                           int capacity, float* v) {
+  constexpr int kSide = M + 2;
+  const std::size_t channels = static_cast<std::size_t>(shape.channels);
+  const std::size_t position_stride = static_cast<std::size_t>(capacity) * channels;
+  for (int tile = begin; tile < end; ++tile) {
+    const Place place(shape, tile);
+    const int top = place.row - shape.pad_top;
+    const int left = place.column - shape.pad_left;
+    const float* image =
+        source + static_cast<std::size_t>(place.image) * shape.height * shape.width * channels;
+    float* out = v + static_cast<std::size_t>(tile - begin) * channels;
+    const bool inside =
+        top >= 0 && left >= 0 && top + kSide <= shape.height && left + kSide <= shape.width;
+    for (std::size_t c = 0; c < channels; c += kLanes) {
+      Vec patch[kSide * kSide];
+      Vec half[kSide * kSide];
+      for (int y = 0; y < kSide; ++y) {
+        for (int x = 0; x < kSide; ++x) {
+          const int row = top + y;
+          const int column = left + x;
+          const bool valid =
+              inside || (row >= 0 && row < shape.height && column >= 0 && column < shape.width);
+          if (valid) {
+            Load(image + (static_cast<std::size_t>(row) * shape.width + column) * channels + c,
+                 patch[y * kSide + x]);
+          } else {
+            patch[y * kSide + x] = Vec{};
+          }
+        }
+      }
+      for (int x = 0; x < kSide; ++x) Filter<M>::Source(patch + x, kSide, half + x, kSide);
+      for (int y = 0; y < kSide; ++y) Filter<M>::Source(half + y * kSide, 1, patch + y * kSide, 1);
+      for (int i = 0; i < kSide * kSide; ++i) Store(patch[i], out + i * position_stride + c);
+    }
+  }
+}
+
+template <int M>
+PFB_INLINE void ResultBody(const WinogradShape& shape, const float* p, int begin, int end,
+                           int capacity, const WinogradEpilogue& epilogue, float* result) {
+  constexpr int kSide = M + 2;
+  const std::size_t channels = static_cast<std::size_t>(shape.out_channels);
+  const std::size_t position_stride = static_cast<std::size_t>(capacity) * channels;
+  const Vec zero = {};
+  for (int tile = begin; tile < end; ++tile) {
+    const Place place(shape, tile);
+    const float* in = p + static_cast<std::size_t>(tile - begin) * channels;
+    for (std::size_t c = 0; c < channels; c += kLanes) {
+      Vec products[kSide * kSide];
+      Vec half[M * kSide];
+      Vec out[M * M];
+      for (int i = 0; i < kSide * kSide; ++i) Load(in + i * position_stride + c, products[i]);
+      for (int x = 0; x < kSide; ++x) Filter<M>::Result(products + x, kSide, half + x, kSide);
+      for (int y = 0; y < M; ++y) Filter<M>::Result(half + y * kSide, 1, out + y * M, 1);
+      Vec bias = {};
+      if (epilogue.bias != nullptr) Load(epilogue.bias + c, bias);
+      for (int y = 0; y < M; ++y) {
+        const int row = place.row + y;
+        if (row >= shape.out_height) break;
+        for (int x = 0; x < M; ++x) {
+          const int column = place.column + x;
+          if (column >= shape.out_width) break;
+          const std::size_t at =
+              ((static_cast<std::size_t>(place.image) * shape.out_height + row) * shape.out_width +
+               column) *
+                  channels +
+              c;
+          Vec value = out[y * M + x] + bias;
+          if (epilogue.residual != nullptr) {
+            Vec added;
+            Load(epilogue.residual + at, added);
+            value += added;
+          }
+          if (epilogue.activation == Activation::kRelu) {
+            value = value > zero ? value : zero;
+          } else if (epilogue.activation == Activation::kLeakyRelu) {
+            value = value > zero ? value : value * epilogue.slope;
+          }
+          Store(value, result + at);
+        }
+      }
+    }
+  }
+}
+
+// The same code compiled for two instruction sets; one is chosen when the process starts.
+#define PFB_INSTANTIATE(suffix, isa)                                                               \
+  __attribute__((target(isa))) void Source2##suffix(const WinogradShape& s, const float* x, int b, \
+                                                    int e, int n, float* v) {                      \
+    SourceBody<2>(s, x, b, e, n, v);                                                               \
+  }                                                                                                \
+  __attribute__((target(isa))) void Source4##suffix(const WinogradShape& s, const float* x, int b, \
+                                                    int e, int n, float* v) {                      \
+    SourceBody<4>(s, x, b, e, n, v);                                                               \
+  }                                                                                                \
+  __attribute__((target(isa))) void Result2##suffix(const WinogradShape& s, const float* p, int b, \
+                                                    int e, int n, const WinogradEpilogue& after,   \
+                                                    float* y) {                                    \
+    ResultBody<2>(s, p, b, e, n, after, y);                                                        \
+  }                                                                                                \
+  __attribute__((target(isa))) void Result4##suffix(const WinogradShape& s, const float* p, int b, \
+                                                    int e, int n, const WinogradEpilogue& after,   \
+                                                    float* y) {                                    \
+    ResultBody<4>(s, p, b, e, n, after, y);                                                        \
+  }
+
+PFB_INSTANTIATE(Avx512, "avx512f,avx512vl,avx512bw,avx512dq,fma")
+PFB_INSTANTIATE(Avx2, "avx2,fma")
+#undef PFB_INSTANTIATE
+
+bool HasAvx512() {
+  static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                          __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+  return has;
+}
+
+template <int M>
+void WeightsBody(const WinogradShape& shape, const float* weights, float* transformed) {
+  constexpr int kSide = M + 2;
+  const auto channels = static_cast<std::size_t>(shape.channels);
+  const auto out_channels = static_cast<std::size_t>(shape.out_channels);
+  const auto one = [&](std::size_t c, std::size_t k) {
+    const float* g = weights + (k * channels + c) * 9;
+    double half[kSide][3];
+    for (int i = 0; i < kSide; ++i) {
+      for (int x = 0; x < 3; ++x) {
+        half[i][x] = 0;
+        for (int y = 0; y < 3; ++y) half[i][x] += Filter<M>::kWeights[i][y] * g[y * 3 + x];
+      }
+    }
+    for (int i = 0; i < kSide; ++i) {
+      for (int j = 0; j < kSide; ++j) {
+        double value = 0;
+        for (int x = 0; x < 3; ++x) value += half[i][x] * Filter<M>::kWeights[j][x];
+        const auto position = static_cast<std::size_t>(i * kSide + j);
+        transformed[(position * channels + c) * out_channels + k] = static_cast<float>(value);
+      }
+    }
+  };
+  ParallelFor(channels, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t c = begin; c < end; ++c) {
+      for (std::size_t k = 0; k < out_channels; ++k) one(c, k);
+    }
+  });
+}
+
+}  // namespace
+
+bool WinogradSupported() {
+  static const bool supported =
+      HasAvx512() || (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));
+  return supported;
+}
+
+void TransformWeights(const WinogradShape& shape, const float* weights, float* transformed) {
+  if (shape.tile == 2) {
+    WeightsBody<2>(shape, weights, transformed);
+  } else {
+    WeightsBody<4>(shape, weights, transformed);
+  }
+}
+
+void TransformSource(const WinogradShape& shape, const float* source, int begin, int end,
+                     int capacity, float* v) {
+  const auto transform = shape.tile == 2 ? (HasAvx512() ? Source2Avx512 : Source2Avx2)
+                                         : (HasAvx512() ? Source4Avx512 : Source4Avx2);
+  transform(shape, source, begin, end, capacity, v);
+}
+
+void TransformResult(const WinogradShape& shape, const float* p, int begin, int end, int capacity,
+                     const WinogradEpilogue& epilogue, float* result) {
+  const auto transform = shape.tile == 2 ? (HasAvx512() ? Result2Avx512 : Result2Avx2)
+                                         : (HasAvx512() ? Result4Avx512 : Result4Avx2);
+  transform(shape, p, begin, end, capacity, epilogue, result);
+}
+
+}  // namespace pfb

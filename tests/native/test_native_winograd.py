@@ -1,0 +1,91 @@
+"""Winograd convolutions against eager: shapes, borders, batches, what follows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import native_models as nm
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+import pytest
+
+
+def _implementations(executable: Any, *inputs: Any) -> list[str]:
+    return [how for _, how, _ in executable.profile(list(inputs), repeats=1)]
+
+
+@pytest.mark.parametrize("tile", [2, 4])
+@pytest.mark.parametrize(
+    "batch, height, width, padding",
+    [(1, 14, 14, 1), (3, 7, 7, 1), (1, 5, 31, 0), (2, 9, 6, [2, 0, 1, 2]), (1, 60, 60, 1)],
+)
+def test_shapes_and_borders(batch: int, height: int, width: int, padding: Any, tile: int) -> None:
+    w, b = paddle.randn([48, 32, 3, 3]) * 0.1, paddle.randn([48])
+    x = paddle.randn([batch, 32, height, width])
+    executable = nm.check(
+        lambda t: F.conv2d(t, w, b, padding=padding), x, layout="nhwc", algorithm=f"winograd{tile}"
+    )
+    assert f"winograd:{tile}" in _implementations(executable, x)
+
+
+@pytest.mark.parametrize("tile", [2, 4])
+def test_what_follows_is_applied_in_the_same_step(tile: int) -> None:
+    w, v = paddle.randn([32, 32, 3, 3]) * 0.1, paddle.randn([32, 32, 3, 3]) * 0.1
+
+    def block(x: Any) -> Any:
+        y = F.leaky_relu(F.conv2d(x, w, padding=1), 0.1)
+        z = F.relu(F.conv2d(y, v, padding=1) + y)
+        return F.conv2d(z, w, padding=1) + x
+
+    x = paddle.randn([2, 32, 11, 12])
+    executable = nm.check(block, x, layout="nhwc", algorithm=f"winograd{tile}")
+    implementations = _implementations(executable, x)
+    assert implementations.count(f"winograd:{tile}") == 3
+    assert set(implementations) <= {f"winograd:{tile}", "jit:uni", "jit:blk"}
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_any_number_of_threads(threads: int) -> None:
+    w = paddle.randn([64, 64, 3, 3]) * 0.1
+    for side in (6, 40):
+        nm.check(
+            lambda t: F.conv2d(t, w, padding=1),
+            paddle.randn([1, 64, side, side]),
+            layout="nhwc",
+            algorithm="winograd4",
+            threads=threads,
+        )
+
+
+@pytest.mark.parametrize(
+    "settings", [{"stride": 2}, {"dilation": 2}, {"groups": 2}, {"kernel": 1}, {"channels": 24}]
+)
+def test_other_convolutions_stay_direct(settings: dict[str, int]) -> None:
+    kernel, channels = settings.pop("kernel", 3), settings.pop("channels", 32)
+    w = paddle.randn([32, channels // settings.get("groups", 1), kernel, kernel])
+    x = paddle.randn([1, channels, 12, 12])
+    executable = nm.check(
+        lambda t: F.conv2d(t, w, **settings), x, layout="nhwc", algorithm="winograd4"
+    )
+    assert not any("winograd" in how for how in _implementations(executable, x))
+
+
+def test_infinity_reaches_only_what_it_touches_or_becomes_nan() -> None:
+    """The transforms mix a patch: a non-finite pixel spoils whole tiles, never less than eager."""
+    w = paddle.randn([32, 32, 3, 3]) * 0.1
+    array = np.random.default_rng(0).standard_normal((1, 32, 12, 12), np.float32)
+    array[0, 3, 5, 5] = np.inf
+    x = paddle.to_tensor(array)
+
+    def convolve(t: Any) -> Any:
+        return F.conv2d(t, w, padding=1)
+
+    executable = nm.build(convolve, [x], layout="nhwc", algorithm="winograd2")
+    (got,), (want,) = executable([x]), nm.eager(convolve, [x])
+    assert np.all(~np.isfinite(got.numpy()[~np.isfinite(want.numpy())]))
+
+
+def test_auto_is_right_whatever_it_picks() -> None:
+    w = paddle.randn([64, 64, 3, 3]) * 0.1
+    nm.check(lambda t: F.conv2d(t, w, padding=1), paddle.randn([1, 64, 28, 28]), layout="nhwc")
