@@ -1,9 +1,9 @@
 """What this package asks of Paddle's op registry, in one place.
 
-Checked on paddlepaddle 3.3.1.  Two things are not public: ``paddle._C_ops`` (the eager op
-functions, positional) and the order of an op's arguments.  The order is read from
-``phi/api/include/*.h``, which every wheel ships and which is generated from the same op
-definitions as both ``_C_ops`` and the PIR dialect, so that it fits the Paddle that runs.
+Checked on paddlepaddle 3.1.1, 3.2.2 and 3.3.1.  Two things are not public: ``paddle._C_ops`` (the
+eager op functions, positional) and the order of an op's arguments.  The order is read from
+``phi/api/include/*.h``, which every wheel ships and which is generated from the same op definitions
+as both ``_C_ops`` and the PIR dialect, so that it fits the Paddle that runs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _formals(text: str) -> tuple[Formal, ...]:
     for part in _split_arguments(text):
         declared = part.split("=")[0].strip()
         type_name, _, name = declared.rpartition(" ")
-        if name != "predefined_out":
+        if "*" not in type_name:  # pointers are where C++ callers want the result written
             formals.append(Formal(name, type_name))
     return tuple(formals)
 

@@ -33,8 +33,11 @@ def fresh_names(seed: int = 0) -> Iterator[None]:
 
 
 def calibrated(layer: nn.Layer) -> nn.Layer:
-    """``layer`` in eval mode, batch norms with statistics that would show a wrong fold."""
+    """``layer`` in eval mode, with biases and statistics that would show a wrong fold."""
     rng = np.random.RandomState(7)
+    for parameter in layer.parameters():
+        if parameter.name.split(".")[-1].startswith("b_"):
+            parameter.set_value(rng.uniform(-0.2, 0.2, parameter.shape).astype("float32"))
     for sub in layer.sublayers(include_self=True):
         if isinstance(sub, nn.layer.norm._BatchNormBase):
             count = sub._mean.shape[0]

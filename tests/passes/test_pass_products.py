@@ -4,16 +4,25 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 import pytest
-from graph_testing import after_passes, assert_golden, calibrated, fresh_names, random_input
+from graph_testing import (
+    after_passes,
+    assert_golden,
+    calibrated,
+    fresh_names,
+    graph_of,
+    random_input,
+)
 from paddle import nn
 
 from paddle_fluid_boost.passes.batch_norm import LowerBatchNorm
 from paddle_fluid_boost.passes.constant_folding import FoldConstants
 from paddle_fluid_boost.passes.convolution import LowerConvolution
+from paddle_fluid_boost.passes.elementwise import LowerElementwise
 from paddle_fluid_boost.passes.fold_batch_norm import FoldBatchNorm
 from paddle_fluid_boost.passes.fold_batch_norm_forward import FoldBatchNormForward
 from paddle_fluid_boost.passes.fold_bias import FoldBias, FoldScale
 from paddle_fluid_boost.passes.pooling import LowerPooling
+from paddle_fluid_boost.passes.post_ops import FusePostOps
 from paddle_fluid_boost.passes.products import AbsorbTransposes, LowerProducts
 from paddle_fluid_boost.passes.qkv import MergeProjections
 
@@ -157,6 +166,22 @@ def test_batch_norm_is_not_folded_where_it_must_not():
 
     outcome = after_passes(live_statistics, [IMAGE], [*CONV, FoldBatchNorm()])
     assert outcome.record.refused == ["the batch norm's statistics or weights are not constants"]
+
+
+def test_batch_norm_is_not_folded_over_an_activation_or_where_its_statistics_are_read():
+    def build():
+        return nn.Sequential(nn.Conv2D(4, 6, 3, bias_attr=False), nn.ReLU(), nn.BatchNorm2D(6))
+
+    passes = [*CONV, LowerElementwise(), FusePostOps(), FoldBatchNorm()]
+    outcome = after_passes(made(build), [IMAGE], passes)
+    assert outcome.ops == ["fused_conv2d", "batch_norm"] and outcome.error < 1e-6
+    reason = "an activation stands between the product and the batch norm"
+    assert outcome.record.refused == [reason]
+
+    graph = graph_of(made(lambda: nn.BatchNorm2D(4)), [IMAGE])
+    graph.outputs.append(graph.nodes[0].outputs[1])
+    refused = LowerBatchNorm().run(graph).refused
+    assert refused == ["the statistics of the batch norm are read"]
 
 
 def test_batch_norm_folds_forward_without_padding_only():
