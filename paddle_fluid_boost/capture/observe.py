@@ -11,6 +11,7 @@ compares what was read before and after.
 
 from __future__ import annotations
 
+import logging
 import random
 import sys
 from collections.abc import Mapping
@@ -23,6 +24,8 @@ from ..report.records import Refusal
 from . import _paddle as pd
 from .scan import location, scan
 from .sources import origin
+
+log = logging.getLogger("paddle_fluid_boost.guards")
 
 #: Python functions of Paddle that change something that outlives the call.
 _PADDLE_EFFECTS = {
@@ -143,6 +146,13 @@ class Observer:
                     self.observation.refuse(effect.reason, location(code, effect.line))
 
     def _on_event(self, frame: FrameType, event: str, arg: Any) -> None:
+        try:
+            self._see(frame, event, arg)
+        except Exception as error:  # raised here it would surface in the user's code
+            log.warning("the observer failed", exc_info=True)
+            self.observation.refuse(f"could not be observed: {type(error).__name__}: {error}", "")
+
+    def _see(self, frame: FrameType, event: str, arg: Any) -> None:
         if event == "call":
             if id(frame.f_code) not in self.observation.codes:
                 self._enter(frame)

@@ -24,7 +24,6 @@ from ..options import options
 from ..report.records import Refusal
 from .results import Layout, layout
 from .version import Flag, Version, Weights
-from .watch import watch
 
 if TYPE_CHECKING:
     from .unit import Unit
@@ -183,11 +182,3 @@ def _keep_outputs(captured: Any, result: Layout) -> None:
     """Drops the outputs that are inputs or live tensors handed back as they are."""
     captured.outputs = [captured.outputs[i] for i in result.used]
     captured.output_values = [captured.output_values[i] for i in result.used]
-
-
-def watch_layers(snapshot: Snapshot) -> Flag:
-    """A flag that is raised when one of the layers that a snapshot speaks of is touched."""
-    flag = Flag()
-    for layer in snapshot.layers:
-        watch(layer, flag)
-    return flag

@@ -12,6 +12,7 @@ from ..hotspot.monitor import SignatureStats
 from ..hotspot.totals import process_totals
 from ..report.explain import Report, SignatureReport, gain, overall_state
 from . import hooks, layer_call, static_function
+from .cache import total_versions
 from .unit import POLICY, WORKER, Unit, all_units
 from .watch import watched_count
 
@@ -85,7 +86,7 @@ def _part_reports(layer: Any, seen: set[int]) -> list[Report]:
 
 
 def _signature(unit: Unit, key: Hashable, stats: SignatureStats) -> SignatureReport:
-    versions = unit.versions.get(key, ())
+    versions = unit.cache.versions.get(key, ())
     choice = unit.choices.get(key)
     eager, compiled = stats.eager_median(), stats.compiled_median()
     report = SignatureReport(
@@ -113,7 +114,7 @@ def stats() -> dict[str, Any]:
     return {
         **asdict(process_totals()),
         "units": len(units),
-        "versions": sum(len(vs) for unit in units for vs in unit.versions.values()),
+        "versions": total_versions(),
         "pending_compiles": WORKER.pending(),
         "watched_objects": watched_count(),
         "watching": hooks.watching,

@@ -1,65 +1,49 @@
 """A callable that is watched and, where it is hot and safe, replaced by compiled versions.
 
 The way of one call: key -> compiled version whose guards hold -> run it; otherwise run the user's
-own code, note the time, and let the policy say whether a compile pays.  Before a signature is
-compiled one of its calls is observed, and one more must leave the observed state unchanged.
+own code, note the time, and let the policy say whether a compile pays.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 import weakref
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any
 
 from ..capture import _paddle as pd
-from ..capture.observe import Busy, Observer
-from ..capture.state import Snapshot, take
 from ..engines.select import Choice
-from ..errors import CaptureRefused, EngineError
 from ..hotspot.monitor import COLD, COMPILED, QUEUED, FunctionStats, SignatureStats
 from ..hotspot.policy import COMPILE, COMPILE_GENERIC, Policy
 from ..hotspot.worker import Worker
 from ..options import options
 from ..report.records import Event, Refusal
 from . import hooks
-from .compile import CompileJob, watch_layers
+from .cache import VERSIONS_PER_SIGNATURE, VersionCache
+from .compile import CompileJob
+from .promotion import Attempt, Busy, observing
 from .recheck import WeightsJob
 from .signature import Opaque, describe, key_of
-from .version import Flag, Version
+from .version import Version
 
 guards_log = logging.getLogger("paddle_fluid_boost.guards")
 policy_log = logging.getLogger("paddle_fluid_boost.policy")
 
 POLICY = Policy()
 WORKER = Worker()
+
 #: A refused function is looked at again after so many calls, doubling each time.
 _FIRST_LOOK_AGAIN = 1000
 #: Functions quicker than this (seconds) are looked at once in so many + 1 calls, after the first.
 _QUICK = 300e-6
 _UNSEEN = 7
 _ALWAYS_SEEN = 32
-#: State that changes between two calls may settle; after so many tries it counts as an effect.
-_CONFIRM_TRIES = 3
-#: Versions of one signature for different Python state (a flag toggled between calls).
-_VERSIONS_PER_SIGNATURE = 4
 
+_NO_AMP = pd.paddle.base.core.AmpLevel.O0
 _tracer_holder = pd.tracer_holder
-_context = threading.local()
-
-
-class _Attempt:
-    """A signature on its way to a compile: observed, then confirmed by one more eager call."""
-
-    __slots__ = ("layers_touched", "snapshot", "tries")
-
-    def __init__(self) -> None:
-        self.snapshot: Snapshot | None = None
-        self.layers_touched = Flag()
-        self.tries = 0
+_units: weakref.WeakSet[Unit] = weakref.WeakSet()
 
 
 class Unit:
@@ -91,24 +75,29 @@ class Unit:
         self.name = name
         self.policy = POLICY
         self.stats = FunctionStats(name)
+        self.cache = VersionCache(self._made_room)
         self.refusals: dict[str, Refusal] = {}
         self.events: deque[Event] = deque(maxlen=options.max_events)
-        self.descriptions: OrderedDict[Hashable, str] = OrderedDict()
+        self.descriptions: dict[Hashable, str] = {}
         self.choices: dict[Hashable, Choice] = {}
-        self.versions: dict[Hashable, tuple[Version, ...]] = {}
-        self.on_new_signature = on_new_signature
-        self.on_refused = on_refused
-        self._owner = weakref.ref(owner) if owner is not None else None
-        self._eager = eager
-        self._roots = roots
         self.cold = cold or eager
-        self._training = training or self.cold
-        self._trainable: Any = None
-        self._attempts: dict[Hashable, _Attempt] = {}
         #: Calls for which a refused function is passed through without a look.
         self.skip = 0
+        self._eager = eager
+        self._roots = roots
+        self._training = training or self.cold
+        self._owner = weakref.ref(owner) if owner is not None else None
+        self._on_new_signature = on_new_signature
+        self._on_refused = on_refused
+        self._trainable: Any = None
+        self._attempts: dict[Hashable, Attempt] = {}
         self._look_again = _FIRST_LOOK_AGAIN
         _units.add(self)
+
+    @property
+    def owner(self) -> Any:
+        """The Layer this unit belongs to, while it lives."""
+        return self._owner() if self._owner is not None else None
 
     # -- the hot path -----------------------------------------------------------------------------
 
@@ -118,19 +107,22 @@ class Unit:
         if not hooks.watching:
             return self.cold(*args, **kwargs)
         tracer = _tracer_holder._dygraph_tracer_
-        if tracer is None or getattr(_context, "observing", False):
+        if tracer is None or observing():
             return self._eager(*args, **kwargs)
+        if tracer._amp_level != _NO_AMP:
+            self._note_refusal("runs under auto_cast, whose casts are not compiled yet")
+            return self.cold(*args, **kwargs)
         try:
             key, tensors = key_of(args, kwargs)
         except Opaque as reason:
-            self._note_opaque(str(reason))
+            self._note_refusal(f"was called with {reason}, which cannot be part of a key")
             return self.cold(*args, **kwargs)
-        for version in self.versions.get(key, ()):
+        for version in self.cache.versions.get(key, ()):
             if version.ready() or self._usable_after_all(version):
                 return self._run(version, tensors, args, kwargs)
         if tracer._has_grad and self._needs_gradients(tensors):
             return self._training(*args, **kwargs)
-        if tracer._amp_level != _NO_AMP or any(map(_is_empty, tensors)):
+        if any(map(_is_empty, tensors)):
             return self.cold(*args, **kwargs)
         return self._run_cold(key, tensors, args, kwargs)
 
@@ -143,25 +135,25 @@ class Unit:
                 return version(tensors)
             started = time.perf_counter()
             result = version(tensors)
-        except EngineError as error:
-            self.withdraw(version, f"the engine failed: {error}")
+        except Exception as error:  # whatever an engine meets, the user's call must go on
+            guards_log.warning("%s: %s failed", self.name, version.executable.engine, exc_info=True)
+            self._withdraw_for_good(version, f"the engine failed: {error}")
             return self.cold(*args, **kwargs)
         if stats.record_compiled(time.perf_counter() - started):
             reason = self.policy.review(self.stats, stats)
             if reason and options.min_gain:
-                self._drop(version)
-                self._reject(stats, Refusal(reason), 0.0)
+                self._withdraw_for_good(version, reason)
         return result
 
     def _run_cold(
         self, key: Hashable, tensors: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         stats = self.stats.signature(key)
-        if not stats.eager_calls and self.on_new_signature is not None:
-            self.on_new_signature(args, kwargs)
+        if not stats.eager_calls and self._on_new_signature is not None:
+            self._on_new_signature(args, kwargs)
         attempt = self._attempts.get(key)
-        if attempt is None and options.hot_calls and self._is_due_now(stats):
-            attempt = self._attempts[key] = _Attempt()
+        if attempt is None and options.hot_calls and _is_due_now(stats):
+            attempt = self._attempts[key] = Attempt()
         started = time.perf_counter()
         if attempt is not None and attempt.snapshot is None:
             result = self._observed(key, stats, attempt, tensors, args, kwargs)
@@ -172,7 +164,7 @@ class Unit:
             if attempt is not None:
                 if stats.in_flight:
                     self._confirm(key, stats, attempt, tensors, args, kwargs)
-            elif not ask and not self.versions:
+            elif not ask and not self.cache.versions:
                 self._sample(stats)
         if ask:
             self._ask_policy(key, stats, args, kwargs)
@@ -189,8 +181,6 @@ class Unit:
             stats.eager_calls += _UNSEEN
             stats.eager_seconds += _UNSEEN * seconds
 
-    # -- gradients --------------------------------------------------------------------------------
-
     def _needs_gradients(self, tensors: list[Any]) -> bool:
         """True when autograd would record this call: an input or a parameter of the owner."""
         if not all(map(_stop_gradient, tensors)):
@@ -198,15 +188,29 @@ class Unit:
         if self._trainable is not None and not self._trainable.stop_gradient:
             return True
         owner = self.owner
-        self._trainable = next(
-            (p for p in owner.parameters() if not p.stop_gradient) if owner else iter(()), None
-        )
+        parameters = owner.parameters() if owner is not None else ()
+        self._trainable = next((p for p in parameters if not p.stop_gradient), None)
         return self._trainable is not None
 
-    # -- from cold to compiled --------------------------------------------------------------------
+    def _usable_after_all(self, version: Version) -> bool:
+        """Looks closer at a version whose quick check failed."""
+        reason = version.revalidate()
+        if not reason:
+            return True
+        if reason == "weights":
+            if WORKER.submit(WeightsJob(self, version)):
+                return options.sync and version.ready()
+        elif reason == "weights changed":
+            self.withdraw(version, reason)
+        elif version.stats.state == COMPILED:
+            held = self.cache.versions.get(version.key, ())
+            if len(held) < VERSIONS_PER_SIGNATURE:
+                # Another state of the program: it may get a version of its own once it is hot.
+                guards_log.info("%s: guard: %s", self.name, reason)
+                self.policy.lost(self.stats, version.stats, reason)
+        return False
 
-    def _is_due_now(self, stats: SignatureStats) -> bool:
-        return stats.state == COLD and stats.eager_calls + 1 >= options.hot_calls
+    # -- from cold to compiled --------------------------------------------------------------------
 
     def _ask_policy(
         self, key: Hashable, stats: SignatureStats, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -214,8 +218,8 @@ class Unit:
         decision = self.policy.decide(self.stats, stats, time.perf_counter())
         policy_log.info("%s: %s: %s", self.name, decision.action, decision.reason)
         if decision.action == COMPILE:
-            self._attempts.setdefault(key, _Attempt())
-            self.descriptions[key] = describe(args, kwargs)
+            self._attempts.setdefault(key, Attempt())
+            self._describe(key, args, kwargs)
         elif decision.action == COMPILE_GENERIC:
             self.policy.rejected(
                 self.stats,
@@ -230,67 +234,50 @@ class Unit:
         self,
         key: Hashable,
         stats: SignatureStats,
-        attempt: _Attempt,
+        attempt: Attempt,
         tensors: list[Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        """Runs the user's own code under the observer and takes the snapshot of what it read."""
-        before = [tensor.inplace_version for tensor in tensors]
-        _context.observing = True
         try:
-            with Observer() as observation:
-                result = self._eager(*args, **kwargs)
+            result, refusals = attempt.observe(self._eager, self._roots, key, tensors, args, kwargs)
         except Busy:
-            _context.observing = False
             return self.cold(*args, **kwargs)
-        finally:
-            _context.observing = False
-        if [tensor.inplace_version for tensor in tensors] != before:
-            observation.refuse("writes to one of its arguments", "")
-        if _key_after(args, kwargs) != key:
-            observation.refuse("changes one of its arguments", "")
-        if observation.refusals:
-            self._give_up(key, stats, observation.refusals)
-            return result
-        try:
-            attempt.snapshot = take(observation, self._roots())
-        except CaptureRefused as error:
-            self._give_up(key, stats, [Refusal(error.reason, error.where, error.permanent)])
-            return result
-        attempt.layers_touched = watch_layers(attempt.snapshot)
+        if refusals:
+            self._give_up(key, stats, refusals)
         return result
 
     def _confirm(
         self,
         key: Hashable,
         stats: SignatureStats,
-        attempt: _Attempt,
+        attempt: Attempt,
         tensors: list[Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         *,
         here: bool = False,
     ) -> None:
-        """After one more eager call: what the observed one read must still be as it was.
-
-        Then the job goes to the worker, or is run ``here``.
-        """
+        """Hands a confirmed signature to the worker, or compiles it ``here``."""
         snapshot = attempt.snapshot
+        outcome = attempt.confirm()
+        if isinstance(outcome, Refusal):
+            self._give_up(key, stats, [outcome])
+        if outcome is not True or self._attempts.pop(key, None) is not attempt:
+            return  # not confirmed, or another thread was quicker
         assert snapshot is not None
-        reason = snapshot.layer_mismatch() or snapshot.mismatch()
-        if reason:
-            attempt.snapshot = None
-            attempt.tries += 1
-            if attempt.tries >= _CONFIRM_TRIES:
-                self._give_up(key, stats, [Refusal(f"its state changes from call to call: {reason}",
-                                                   permanent=True)])  # fmt: skip
-            return
-        del self._attempts[key]
         job = CompileJob(
-            self, key, stats, self._eager, args, kwargs, tensors, snapshot,
-            attempt.layers_touched, background=not (here or options.sync),
-        )  # fmt: skip
+            self,
+            key,
+            stats,
+            self._eager,
+            args,
+            kwargs,
+            tensors,
+            snapshot,
+            attempt.layers_touched,
+            background=not (here or options.sync),
+        )
         if here:
             job.run()
         elif not WORKER.submit(job):
@@ -306,14 +293,14 @@ class Unit:
             Opaque: an argument cannot be part of a key.
         """
         key, tensors = key_of(args, kwargs)
-        if any(version.ready() for version in self.versions.get(key, ())):
+        if any(version.ready() for version in self.cache.versions.get(key, ())):
             return
         self.skip = 0
         stats = self.stats.signature(key)
         self.stats.reopen("asked for by warmup")
         stats.enter(QUEUED, "asked for by warmup")
-        self.descriptions[key] = describe(args, kwargs)
-        attempt = self._attempts[key] = _Attempt()
+        self._describe(key, args, kwargs)
+        attempt = self._attempts[key] = Attempt()
         while attempt.snapshot is None and stats.in_flight:
             self._observed(key, stats, attempt, tensors, args, kwargs)
             if attempt.snapshot is not None:
@@ -321,27 +308,63 @@ class Unit:
                 self._confirm(key, stats, attempt, tensors, args, kwargs, here=True)
 
     def _give_up(self, key: Hashable, stats: SignatureStats, refusals: list[Refusal]) -> None:
+        """The user's code itself stands against a compile."""
         self._attempts.pop(key, None)
         for refusal in refusals:
-            self.refusals[refusal.reason] = refusal
+            self._note(refusal)
         self._reject(stats, refusals[0], 0.0)
-        if refusals[0].permanent and not self.versions:
+        if refusals[0].permanent and not self.cache.versions:
             self.skip = self._look_again
             self._look_again *= 2
             self.stats.reopen("looked at again")  # so that the next look can ask the policy
-            if self.on_refused is not None:
-                self.on_refused(self)
+            self._split()
+
+    def _split(self) -> None:
+        if self._on_refused is not None:
+            self._on_refused(self)
 
     # -- what the worker reports ------------------------------------------------------------------
+
+    def publish(self, version: Version, choice: Choice, cost: float) -> None:
+        """Puts a version in use; from the next call on it serves."""
+        self.cache.add(version)
+        self.skip = 0
+        _bounded_store(self.choices, version.key, choice)
+        self.policy.published(
+            self.stats, version.stats, eager=choice.eager, compiled=choice.compiled, cost=cost
+        )
+        self._tell(
+            f"compiled {self.descriptions.get(version.key, '')} with {version.executable.engine} "
+            f"in {cost:.2f} s"
+        )
 
     def refused(
         self, stats: SignatureStats, refusal: Refusal, cost: float, *, split: bool = False
     ) -> None:
         """A compile came to nothing; ``split``: because the whole cannot be captured."""
-        self.refusals[refusal.reason] = refusal
+        self._note(refusal)
         self._reject(stats, refusal, cost)
-        if split and self.on_refused is not None and not self.versions:
-            self.on_refused(self)
+        if split and not self.cache.versions:
+            self._split()
+
+    def withdraw(self, version: Version, reason: str) -> None:
+        """Takes a version out of use; its signature may become hot again."""
+        if self.cache.drop(version):
+            self._lost(version, reason)
+
+    def _withdraw_for_good(self, version: Version, reason: str) -> None:
+        """Takes out a version that should not have been made: the policy backs off."""
+        if self.cache.drop(version):
+            self._note(Refusal(reason))
+            self._reject(version.stats, Refusal(reason), 0.0)
+
+    def _made_room(self, version: Version) -> None:
+        self._lost(version, "evicted: other versions save more")
+
+    def _lost(self, version: Version, reason: str) -> None:
+        self._tell(reason)
+        guards_log.info("%s: version withdrawn: %s", self.name, reason)
+        self.policy.lost(self.stats, version.stats, reason)
 
     def _reject(self, stats: SignatureStats, refusal: Refusal, cost: float) -> None:
         guards_log.info("%s: stays dynamic: %s", self.name, refusal)
@@ -350,89 +373,32 @@ class Unit:
             self.stats, stats, str(refusal), cost=cost, permanent=refusal.permanent
         )
 
-    def publish(self, version: Version, choice: Choice, cost: float) -> None:
-        """Puts a version in use: one atomic store."""
-        held = self.versions.get(version.key, ())
-        self.versions = {
-            **self.versions,
-            version.key: (version, *held[: _VERSIONS_PER_SIGNATURE - 1]),
-        }
-        for old in held[_VERSIONS_PER_SIGNATURE - 1 :]:
-            old.close()
-        self.skip = 0
-        self.choices[version.key] = choice
-        self.policy.published(
-            self.stats, version.stats, eager=choice.eager, compiled=choice.compiled, cost=cost
-        )
-        self._tell(
-            f"compiled {self.descriptions.get(version.key, '')} with {version.executable.engine} "
-            f"in {cost:.2f} s"
-        )
-        self._bound_versions(keep=version.key)
+    # -- the story for explain --------------------------------------------------------------------
 
-    def _bound_versions(self, keep: Hashable) -> None:
-        """Evicts the versions that save least until the bound of ``options`` holds."""
-        while sum(map(len, self.versions.values())) > options.max_versions:
-            others = [vs for key, vs in self.versions.items() if key != keep] or [
-                self.versions[keep]
-            ]
-            least = min(others, key=lambda vs: vs[0].stats.saved_seconds())
-            self.withdraw(least[-1], "evicted: other versions save more")
+    def _note(self, refusal: Refusal) -> None:
+        _bounded_store(self.refusals, refusal.reason, refusal)
 
-    def withdraw(self, version: Version, reason: str) -> None:
-        """Takes a version out of use; its signature may become hot again."""
-        self._drop(version)
-        self._tell(reason)
-        guards_log.info("%s: version withdrawn: %s", self.name, reason)
-        self.policy.lost(self.stats, version.stats, reason)
-
-    def _drop(self, version: Version) -> None:
-        rest = tuple(v for v in self.versions.get(version.key, ()) if v is not version)
-        versions = {key: vs for key, vs in self.versions.items() if key != version.key}
-        if rest:
-            versions[version.key] = rest
-        self.versions = versions
-        version.close()
-
-    def _usable_after_all(self, version: Version) -> bool:
-        """Looks closer at a version whose quick check failed."""
-        reason = version.revalidate()
-        if not reason:
-            return True
-        if reason == "weights":
-            if WORKER.submit(WeightsJob(self, version)):
-                return options.sync and version.ready()
-        elif reason == "weights changed":
-            self.withdraw(version, reason)
-        elif version.stats.state == COMPILED and len(self.versions[version.key]) < (
-            _VERSIONS_PER_SIGNATURE
-        ):
-            # Another state of the program: it may get a version of its own once it is hot.
-            guards_log.info("%s: guard: %s", self.name, reason)
-            self.policy.lost(self.stats, version.stats, reason)
-        return False
-
-    # -- for explain ------------------------------------------------------------------------------
-
-    def _note_opaque(self, reason: str) -> None:
+    def _note_refusal(self, reason: str) -> None:
         if reason not in self.refusals:
-            self.refusals[reason] = Refusal(f"got {reason}, which cannot be part of a key")
-            self._tell(f"stays dynamic for calls with {reason}")
+            self._note(Refusal(reason))
+            self._tell(f"stays dynamic where it {reason}")
+
+    def _describe(self, key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        _bounded_store(self.descriptions, key, describe(args, kwargs))
 
     def _tell(self, what: str) -> None:
         self.events.append(Event(time.time(), what))
 
-    @property
-    def owner(self) -> Any:
-        """The Layer this unit belongs to, while it lives."""
-        return self._owner() if self._owner is not None else None
+
+def _bounded_store(table: dict[Any, Any], key: Any, value: Any) -> None:
+    """Stores, and drops the oldest entry of a table that has grown past its bound."""
+    table[key] = value
+    while len(table) > options.max_signatures:
+        table.pop(next(iter(table)), None)
 
 
-def _key_after(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    try:
-        return key_of(args, kwargs)[0]
-    except Opaque:
-        return None
+def _is_due_now(stats: SignatureStats) -> bool:
+    return stats.state == COLD and stats.eager_calls + 1 >= options.hot_calls
 
 
 def _stop_gradient(tensor: Any) -> bool:
@@ -441,10 +407,6 @@ def _stop_gradient(tensor: Any) -> bool:
 
 def _is_empty(tensor: Any) -> bool:
     return 0 in tensor.shape  # much quicker than tensor.size
-
-
-_NO_AMP = pd.paddle.base.core.AmpLevel.O0
-_units: weakref.WeakSet[Unit] = weakref.WeakSet()
 
 
 def all_units() -> list[Unit]:

@@ -46,7 +46,9 @@ class Job(Protocol):
     """
 
     key: Hashable
-    priority: float
+
+    @property
+    def priority(self) -> float: ...
 
     def run(self) -> None:
         """Does the work and publishes the result.  Whatever it raises is logged."""
