@@ -1,0 +1,122 @@
+"""From hot to compiled: a signature is observed at one call and confirmed at the next.
+
+The observed call runs the user's own code under the observer and yields the snapshot of the Python
+state it read.  One more call, unobserved, must leave that state as it was; only then a compile job
+goes to the worker.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..capture.observe import Busy, Observation, Observer
+from ..capture.state import Snapshot, take
+from ..errors import CaptureRefused
+from ..report.records import Refusal
+from .signature import Opaque, key_of
+from .version import Flag
+from .watch import watch
+
+log = logging.getLogger("paddle_fluid_boost.guards")
+
+#: State that changes between two calls may settle; after so many tries it counts as an effect.
+_CONFIRM_TRIES = 3
+
+_context = threading.local()
+
+
+def observing() -> bool:
+    """True while this thread runs an observed call: everything inside must run as the user's own
+    code, compiled parts too."""
+    return getattr(_context, "observing", False)
+
+
+@contextmanager
+def _observed_context() -> Iterator[None]:
+    _context.observing = True
+    try:
+        yield
+    finally:
+        _context.observing = False
+
+
+@dataclass
+class Attempt:
+    """A signature on its way to a compile.
+
+    snapshot: the state that the observed call read; None before there was one.
+    layers_touched: raised when one of the layers in it is touched.
+    """
+
+    snapshot: Snapshot | None = None
+    layers_touched: Flag = field(default_factory=Flag)
+    tries: int = 0
+
+    def observe(
+        self,
+        call: Callable[..., Any],
+        roots: Callable[[], list[tuple[str, Any]]],
+        key: Hashable,
+        tensors: list[Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> tuple[Any, list[Refusal]]:
+        """Runs the call, observed; its result, and the reasons not to compile it.
+
+        Raises:
+            Busy: another profiler is active; nothing was run.
+        """
+        versions = [tensor.inplace_version for tensor in tensors]
+        with _observed_context(), Observer() as observation:
+            result = call(*args, **kwargs)
+        if [tensor.inplace_version for tensor in tensors] != versions:
+            observation.refuse("writes to one of its arguments", "")
+        if _key_after(args, kwargs) != key:
+            observation.refuse("changes one of its arguments", "")
+        if not observation.refusals:
+            self._take_snapshot(observation, roots)
+        return result, observation.refusals
+
+    def _take_snapshot(
+        self, observation: Observation, roots: Callable[[], list[tuple[str, Any]]]
+    ) -> None:
+        try:
+            self.snapshot = take(observation, roots())
+        except CaptureRefused as error:
+            observation.refusals.append(Refusal(error.reason, error.where, error.permanent))
+        except Exception as error:  # a user's object that cannot be looked at must cost no call
+            log.warning("taking the state of a call failed", exc_info=True)
+            reason = f"its state cannot be read: {type(error).__name__}: {error}"
+            observation.refusals.append(Refusal(reason, permanent=True))
+        else:
+            self.layers_touched = Flag()
+            for layer in self.snapshot.layers:
+                watch(layer, self.layers_touched)
+
+    def confirm(self) -> Refusal | bool | None:
+        """After one more call: True when the state is as it was, False to observe once more, or
+        the refusal when it never settles."""
+        assert self.snapshot is not None
+        reason = self.snapshot.layer_mismatch() or self.snapshot.mismatch()
+        if not reason:
+            return True
+        self.snapshot = None
+        self.tries += 1
+        if self.tries < _CONFIRM_TRIES:
+            return False
+        return Refusal(f"its state changes from call to call: {reason}", permanent=True)
+
+
+def _key_after(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    try:
+        return key_of(args, kwargs)[0]
+    except Opaque:
+        return None
+
+
+__all__ = ["Attempt", "Busy", "observing"]
