@@ -60,7 +60,7 @@ class Options:
 
     # -- engines ----------------------------------------------------------------------------------
     engines: str = _option(
-        "paddle_inference", "engines to try, in order of preference, comma separated"
+        "native,paddle_inference", "engines to try, in order of preference, comma separated"
     )
     threads: int = _option(0, "threads of a compiled version; 0 takes what the machine allows", 0)
     probe_in_child: bool = _option(

@@ -11,6 +11,7 @@ from .base import Engine
 
 #: name in ``options.engines`` -> (module, class)
 _ENGINES = {
+    "native": ("native.engine", "NativeEngine"),
     "paddle_inference": ("paddle_inference", "PaddleInference"),
 }
 
