@@ -2,25 +2,114 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "builder.h"
 #include "strided_copy.h"
 
 namespace pfb {
 
+namespace {
+
+using Dim = dnnl::memory::dim;
+
+// Neighbouring dimensions before and after a reshape that hold the same elements.
+struct Group {
+  std::size_t old_begin, old_end;
+  std::size_t new_begin, new_end;
+};
+
+// The shortest groups.
+std::vector<Group> GroupDimensions(const Dims& from, const Dims& to) {
+  std::vector<Group> groups;
+  std::size_t i = 0;
+  std::size_t j = 0;
+  while (i < from.size() || j < to.size()) {
+    Group group{i, i, j, j};
+    Dim old_product = i < from.size() ? from[i++] : 1;
+    Dim new_product = j < to.size() ? to[j++] : 1;
+    while (old_product != new_product) {
+      if (old_product < new_product) {
+        old_product *= from[i++];
+      } else {
+        new_product *= to[j++];
+      }
+    }
+    group.old_end = i;
+    group.new_end = j;
+    groups.push_back(group);
+  }
+  return groups;
+}
+
+// The stride of a group's innermost element when its old dimensions lie one inside the other, or
+// -1.
+Dim InnerStride(const Group& group, const Dims& shape, const Dims& strides) {
+  Dim inner = -1;
+  Dim expected = -1;
+  for (std::size_t i = group.old_end; i-- > group.old_begin;) {
+    if (shape[i] == 1) continue;
+    if (inner < 0) inner = expected = strides[i];
+    if (strides[i] != expected) return -1;
+    expected *= shape[i];
+  }
+  return inner < 0 ? 1 : inner;
+}
+
+// Old strides such that each group is one run, groups in their present order in memory.
+Dims GroupedStrides(const std::vector<Group>& groups, const Dims& shape, const Dims& strides) {
+  std::vector<std::pair<Dim, std::size_t>> order;  // (smallest stride, group)
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    Dim smallest = std::numeric_limits<Dim>::max();
+    for (std::size_t i = groups[g].old_begin; i < groups[g].old_end; ++i) {
+      if (shape[i] != 1) smallest = std::min(smallest, strides[i]);
+    }
+    order.emplace_back(smallest, g);
+  }
+  std::stable_sort(order.begin(), order.end());
+  Dims made(shape.size());
+  Dim stride = 1;
+  for (const auto& [smallest, g] : order) {
+    for (std::size_t i = groups[g].old_end; i-- > groups[g].old_begin;) {
+      made[i] = stride;
+      stride *= shape[i];
+    }
+  }
+  return made;
+}
+
+}  // namespace
+
+// A view where strides can express it.  Otherwise one copy that keeps the order in memory of what
+// the reshape leaves apart: channels that are last stay last through a channel shuffle.
 int PlanBuilder::Reshape(int value, const Dims& wanted) {
-  if (shape(value) == wanted) return value;
-  if (ElementCount(shape(value)) != ElementCount(wanted)) {
+  const Dims old = shape(value);
+  if (old == wanted) return value;
+  if (ElementCount(old) != ElementCount(wanted)) {
     throw std::invalid_argument("a reshape changes the number of elements");
   }
   if (IsRowMajor(desc(value))) return View(value, RowMajor(wanted, values_[value].dtype));
-  if (IsStrided(desc(value))) {
-    const Desc viewed = desc(value).reshape(wanted, /*allow_empty=*/true);
-    if (viewed) return View(value, viewed);
+  if (!IsStrided(desc(value)) || IsConstant(value)) return Reshape(RowMajorOf(value), wanted);
+  const auto groups = GroupDimensions(old, wanted);
+  const Dims old_strides = desc(value).get_strides();
+  Dims strides(wanted.size());
+  for (const Group& group : groups) {
+    Dim stride = InnerStride(group, old, old_strides);
+    if (stride < 0) {
+      const Desc grouped(old, desc(value).get_data_type(),
+                         GroupedStrides(groups, old, old_strides));
+      return Reshape(InLayout(value, grouped), wanted);
+    }
+    for (std::size_t j = group.new_end; j-- > group.new_begin;) {
+      strides[j] = stride;
+      stride *= wanted[j];
+    }
   }
-  return Reshape(RowMajorOf(value), wanted);
+  return View(value, Desc(wanted, desc(value).get_data_type(), strides));
 }
 
 int PlanBuilder::Permute(int value, const std::vector<int>& permutation) {
@@ -70,35 +159,53 @@ int PlanBuilder::Expand(int value, const Dims& wanted) {
 
 int PlanBuilder::Concat(const std::vector<int>& sources, int axis) {
   const DType dtype = values_[sources.at(0)].dtype;
-  if (Computable(dtype)) {
-    std::vector<int> inputs;
-    std::vector<Desc> descs;
-    Arguments arguments;
-    for (const int source : sources) {
-      const int input = CompactOf(source);
-      descs.push_back(desc(input));
-      arguments.emplace_back(DNNL_ARG_MULTIPLE_SRC + static_cast<int>(arguments.size()), input);
-    }
-    dnnl::primitive_attr attributes;
-    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    const dnnl::concat::primitive_desc pd(engine_, axis, descs, attributes);
-    const int result = NewValue(pd.dst_desc(), dtype);
-    arguments.emplace_back(DNNL_ARG_DST, result);
-    AddPrimitive(pd, std::move(arguments));
-    return result;
-  }
-  Dims out = shape(sources[0]);
   const auto along = static_cast<std::size_t>(axis);
+  Dims out = shape(sources[0]);
   out[along] = 0;
   for (const int source : sources) out[along] += shape(source)[along];
-  const int result = NewValue(RowMajor(out, dtype), dtype);
-  Dims begin(out.size(), 0);
+  const bool strided = std::all_of(sources.begin(), sources.end(),
+                                   [&](int source) { return IsStrided(desc(source)); });
+  if (!strided && Computable(dtype)) return ConcatPrimitive(sources, axis, Desc());
+
+  // The largest source decides the layout.
+  std::vector<int> inputs;
   for (const int source : sources) {
-    const int part = Slice(result, begin, shape(source), Dims(out.size(), 1));
-    AddKernel({{0, source}, {1, part}}, StridedCopy(shape(source), desc(source).get_strides(),
-                                                    desc(part).get_strides(), SizeOf(dtype)));
-    begin[along] += shape(source)[along];
+    inputs.push_back(IsStrided(desc(source)) ? source : RowMajorOf(source));
   }
+  const int largest = *std::max_element(inputs.begin(), inputs.end(), [&](int a, int b) {
+    return ElementCount(shape(a)) < ElementCount(shape(b));
+  });
+  const Desc model = desc(largest);
+  const bool alike = std::all_of(inputs.begin(), inputs.end(), [&](int input) {
+    return desc(input) == InOrderOf(model, shape(input));
+  });
+  if (alike && Computable(dtype)) return ConcatPrimitive(inputs, axis, InOrderOf(model, out));
+  const int result = NewValue(InOrderOf(model, out), dtype);
+  Dims begin(out.size(), 0);
+  for (const int input : inputs) {
+    const int part = Slice(result, begin, shape(input), Dims(out.size(), 1));
+    AddKernel({{0, input}, {1, part}}, StridedCopy(shape(input), desc(input).get_strides(),
+                                                   desc(part).get_strides(), SizeOf(dtype)));
+    begin[along] += shape(input)[along];
+  }
+  return result;
+}
+
+int PlanBuilder::ConcatPrimitive(const std::vector<int>& sources, int axis, const Desc& layout) {
+  std::vector<Desc> descs;
+  Arguments arguments;
+  for (const int source : sources) {
+    const int input = CompactOf(source);
+    descs.push_back(desc(input));
+    arguments.emplace_back(DNNL_ARG_MULTIPLE_SRC + static_cast<int>(arguments.size()), input);
+  }
+  const auto attributes = PlainAttributes();
+  const auto pd = layout.get_ndims() > 0
+                      ? dnnl::concat::primitive_desc(engine_, layout, axis, descs, attributes)
+                      : dnnl::concat::primitive_desc(engine_, axis, descs, attributes);
+  const int result = NewValue(pd.dst_desc(), DType::kFloat32);
+  arguments.emplace_back(DNNL_ARG_DST, result);
+  AddPrimitive(pd, std::move(arguments));
   return result;
 }
 

@@ -142,6 +142,7 @@ class PlanBuilder {
   int TransformedWeights(int weights, const WinogradShape& shape, const Dims& u_shape,
                          const Desc& u_desc);
 
+  int ConcatPrimitive(const std::vector<int>& sources, int axis, const Desc& layout);
   int Flattened(int a, int b, int bias, const PostOps& post_ops);
   // `layout` of the result; row-major when empty.
   int Batched(int a, int b, int bias, const PostOps& post_ops, const Desc& layout = Desc());

@@ -101,17 +101,17 @@ bool IsDense(const Desc& desc) {
   return true;
 }
 
-Desc Compact(const Desc& desc) {
-  if (!IsStrided(desc)) return desc;
-  const Dims shape = desc.get_dims();
+Desc InOrderOf(const Desc& model, const Dims& shape) {
   Dims strides(shape.size());
   dnnl::memory::dim stride = 1;
-  const auto order = MemoryOrder(desc);
+  const auto order = MemoryOrder(model);
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
     strides[*it] = stride;
     stride *= shape[*it];
   }
-  return Desc(shape, desc.get_data_type(), strides);
+  return Desc(shape, model.get_data_type(), strides);
 }
+
+Desc Compact(const Desc& desc) { return IsStrided(desc) ? InOrderOf(desc, desc.get_dims()) : desc; }
 
 }  // namespace pfb

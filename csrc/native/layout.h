@@ -32,6 +32,10 @@ bool IsRowMajor(const Desc& desc);
 // Whether no byte between the first and the last element is unused (any order of dimensions).
 bool IsDense(const Desc& desc);
 
+// A dense layout of `shape` whose dimensions lie in memory in the same order as those of `model`,
+// which is strided.
+Desc InOrderOf(const Desc& model, const Dims& shape);
+
 // The same order of dimensions without gaps; blocked layouts are returned as they are.
 Desc Compact(const Desc& desc);
 

@@ -3,17 +3,20 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <numeric>
+#include <utility>
+#include <vector>
 
 #include "parallel.h"
 
 namespace pfb {
 namespace {
 
+using Index = dnnl::memory::dim;
+
 struct Loop {
-  dnnl::memory::dim size;
-  dnnl::memory::dim from;
-  dnnl::memory::dim to;
+  Index size;
+  Index from;
+  Index to;
 };
 
 // Loops from the outermost to the innermost by destination stride, neighbours merged.
@@ -37,69 +40,91 @@ std::vector<Loop> PlanLoops(const Dims& shape, const Dims& from, const Dims& to)
   return merged;
 }
 
+// Copies `outer` x `inner` elements; the inner loop is the longer one or the contiguous one.
 template <typename Element>
-void CopyRow(const char* from, char* to, const Loop& row) {
+void CopyPlane(const char* from, char* to, const Loop& outer, const Loop& inner) {
   const auto* source = reinterpret_cast<const Element*>(from);
   auto* destination = reinterpret_cast<Element*>(to);
-  for (dnnl::memory::dim i = 0; i < row.size; ++i) destination[i * row.to] = source[i * row.from];
+  for (Index o = 0; o < outer.size; ++o) {
+    const Element* row_from = source + o * outer.from;
+    Element* row_to = destination + o * outer.to;
+    if (inner.from == 1 && inner.to == 1) {
+      std::memcpy(row_to, row_from, static_cast<std::size_t>(inner.size) * sizeof(Element));
+    } else {
+      for (Index i = 0; i < inner.size; ++i) row_to[i * inner.to] = row_from[i * inner.from];
+    }
+  }
 }
 
-using RowCopy = void (*)(const char*, char*, const Loop&);
+using PlaneCopy = void (*)(const char*, char*, const Loop&, const Loop&);
 
-RowCopy ChooseRowCopy(std::size_t element_bytes) {
+PlaneCopy ChoosePlaneCopy(std::size_t element_bytes) {
   switch (element_bytes) {
     case 1:
-      return CopyRow<std::uint8_t>;
+      return CopyPlane<std::uint8_t>;
     case 2:
-      return CopyRow<std::uint16_t>;
+      return CopyPlane<std::uint16_t>;
     case 4:
-      return CopyRow<std::uint32_t>;
+      return CopyPlane<std::uint32_t>;
     default:
-      return CopyRow<std::uint64_t>;
+      return CopyPlane<std::uint64_t>;
   }
+}
+
+Loop TakeLast(std::vector<Loop>& loops) {
+  if (loops.empty()) return {1, 1, 1};
+  const Loop last = loops.back();
+  loops.pop_back();
+  return last;
 }
 
 }  // namespace
 
 Kernel StridedCopy(Dims shape, Dims from, Dims to, std::size_t element_bytes) {
   auto loops = PlanLoops(shape, from, to);
-  const Loop row = loops.back();
-  loops.pop_back();
-  std::size_t rows = 1;
-  for (const Loop& loop : loops) rows *= static_cast<std::size_t>(loop.size);
-  const bool contiguous = row.from == 1 && row.to == 1;
-  const auto copy = ChooseRowCopy(element_bytes);
-  const auto bytes = static_cast<dnnl::memory::dim>(element_bytes);
+  Loop inner = TakeLast(loops);
+  Loop outer = TakeLast(loops);
+  constexpr Index kShort = 8;
+  if (inner.size < kShort && outer.size > inner.size) std::swap(inner, outer);
+  std::size_t planes = 1;
+  for (const Loop& loop : loops) planes *= static_cast<std::size_t>(loop.size);
+  // One plane and several threads: share its outer loop instead.
+  const bool flat = planes == 1;
+  const std::size_t tasks = flat ? static_cast<std::size_t>(outer.size) : planes;
+  const std::size_t bytes =
+      planes * static_cast<std::size_t>(outer.size * inner.size) * element_bytes;
+  const auto copy = ChoosePlaneCopy(element_bytes);
+  const auto width = static_cast<Index>(element_bytes);
 
   return [=](void* const* pointers) {
     const auto* source = static_cast<const char*>(pointers[0]);
     auto* destination = static_cast<char*>(pointers[1]);
     const auto share = [&](std::size_t begin, std::size_t end) {
+      if (flat) {
+        const auto first = static_cast<Index>(begin);
+        copy(source + first * outer.from * width, destination + first * outer.to * width,
+             {static_cast<Index>(end) - first, outer.from, outer.to}, inner);
+        return;
+      }
       for (std::size_t index = begin; index < end; ++index) {
         std::size_t rest = index;
-        dnnl::memory::dim source_at = 0;
-        dnnl::memory::dim destination_at = 0;
+        Index source_at = 0;
+        Index destination_at = 0;
         for (auto loop = loops.rbegin(); loop != loops.rend(); ++loop) {
-          const auto step = static_cast<dnnl::memory::dim>(rest % loop->size);
+          const auto step = static_cast<Index>(rest % static_cast<std::size_t>(loop->size));
           rest /= static_cast<std::size_t>(loop->size);
           source_at += step * loop->from;
           destination_at += step * loop->to;
         }
-        const char* row_from = source + source_at * bytes;
-        char* row_to = destination + destination_at * bytes;
-        if (contiguous) {
-          std::memcpy(row_to, row_from, static_cast<std::size_t>(row.size * bytes));
-        } else {
-          copy(row_from, row_to, row);
-        }
+        copy(source + source_at * width, destination + destination_at * width, outer, inner);
       }
     };
     // Waking the other threads costs a few microseconds: not worth it for small tensors.
     constexpr std::size_t kSerialBytes = 64 << 10;
-    if (rows * static_cast<std::size_t>(row.size) * element_bytes < kSerialBytes) {
-      share(0, rows);
+    if (bytes < kSerialBytes) {
+      share(0, tasks);
     } else {
-      ParallelFor(rows, share);
+      ParallelFor(tasks, share);
     }
   };
 }

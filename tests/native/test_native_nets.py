@@ -125,7 +125,7 @@ def test_unaligned_input() -> None:
 
 def test_wrong_input_and_closed() -> None:
     executable = nm.build(paddle.nn.Linear(8, 4), [paddle.randn([3, 8])])
-    with pytest.raises(EngineError, match=r"input 0 must be float32\[3, 8\].*\[3, 9\]"):
+    with pytest.raises(EngineError, match=r"input 0 must be paddle.float32\[3, 8\].*\[3, 9\]"):
         executable([paddle.randn([3, 9])])
     with pytest.raises(EngineError, match="needs 1 inputs, got 2"):
         executable([paddle.randn([3, 8])] * 2)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import paddle
+from paddle import _C_ops
 from paddle.base import core
 
 Tensor = Any
@@ -32,9 +33,14 @@ def tensor_at(address: int, shape: Sequence[int], dtype: str) -> Tensor:
     return tensor.view(dtype) if dtype in _NUMPY else tensor
 
 
-def empty(shape: Sequence[int], dtype: str) -> Tensor:
-    """A fresh row-major CPU tensor of undefined content."""
-    return paddle.empty(list(shape), dtype)
+def dtype_of(name: str) -> Any:
+    """Paddle's dtype for numpy's spelling."""
+    return getattr(paddle, name)
+
+
+def empty(shape: Sequence[int], dtype: Any) -> Tensor:
+    """A fresh row-major CPU tensor of undefined content, faster than ``paddle.empty``."""
+    return _C_ops.empty(shape, dtype, _CPU)
 
 
 def address_of(tensor: Tensor) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...capture.program import CapturedProgram
 from ...errors import EngineError
-from ...ir.graph import Graph, Value
+from ...ir.graph import Graph
 from ...ir.importer import import_program
 from ...memory import planner
 from ...options import options
@@ -127,8 +127,9 @@ class NativeExecutable:
         notes: list[str],
     ) -> None:
         self._plan = plan
-        self._inputs = [(tuple(value.shape), value.dtype) for value in graph.inputs]
-        self._outputs: list[Value] = list(graph.outputs)
+        self._inputs = [(list(v.shape), _paddle.dtype_of(v.dtype)) for v in graph.inputs]
+        self._outputs = [(shape_of(v), _paddle.dtype_of(v.dtype)) for v in graph.outputs]
+        self._scalars = [not value.shape for value in graph.outputs]
         self._handles = [plan.output_handle(i) for i in range(len(graph.outputs))]
         # Constants the plan reads in place; what was copied into the cache may go.
         self._kept = [held for held in lowering.kept if hasattr(held, "data_ptr")]
@@ -167,18 +168,18 @@ class NativeExecutable:
         if len(inputs) != len(self._inputs):
             raise EngineError(f"native engine: needs {len(self._inputs)} inputs, got {len(inputs)}")
         for i, (tensor, (shape, dtype)) in enumerate(zip(inputs, self._inputs)):
-            if tuple(tensor.shape) != shape or not str(tensor.dtype).endswith(dtype):
+            if tensor.shape != shape or tensor.dtype != dtype:
                 raise EngineError(
-                    f"native engine: input {i} must be {dtype}{list(shape)}, "
+                    f"native engine: input {i} must be {dtype}{shape}, "
                     f"got {tensor.dtype}{list(tensor.shape)}"
                 )
         addresses = [_paddle.address_of(tensor) for tensor in inputs]
-        outputs = [_paddle.empty(shape_of(value), value.dtype) for value in self._outputs]
+        outputs = [_paddle.empty(shape, dtype) for shape, dtype in self._outputs]
         return CallContext(inputs, addresses), addresses, outputs
 
     def _collect(self, context: CallContext, outputs: list[Any]) -> list[Any]:
         results = []
-        for value, handle, written in zip(self._outputs, self._handles, outputs):
+        for scalar, handle, written in zip(self._scalars, self._handles, outputs):
             tensor = written if handle < 0 else context.made[handle]
-            results.append(tensor if tuple(tensor.shape) == value.shape else tensor.reshape([]))
+            results.append(tensor.reshape([]) if scalar and tensor.shape else tensor)
         return results
