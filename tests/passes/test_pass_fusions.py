@@ -143,6 +143,19 @@ def test_post_ops_are_not_fused_into_a_shared_or_broadcast_result():
     assert "the result of linear is broadcast by the pointwise op" in refused
 
 
+def test_a_product_multiplied_by_itself_is_not_its_own_operand():
+    layer = made(lambda: nn.Linear(4, 4))
+
+    def call(x):
+        y = layer(x)
+        return y * y
+
+    outcome = after_passes(call, [X], PASSES)
+    assert outcome.ops == ["linear", "fused_elementwise"] and outcome.error < 1e-6
+    refused = [r for record in optimise(graph_of(call, [X])) for r in record.refused]
+    assert "the pointwise op reads the result of linear twice" in refused
+
+
 def test_operand_made_after_the_product_is_ready_in_time():
     layer = made(lambda: nn.Linear(4, 4))
     outcome = after_passes(lambda x: layer(x) * F.softmax(x), [X], PASSES)

@@ -43,6 +43,7 @@ CONVOLUTIONS = {
     "strided_padded": lambda: nn.Conv2D(4, 6, 3, 2, 1, bias_attr=False),
     "four_paddings": lambda: nn.Conv2D(4, 6, 3, 2, [0, 1, 2, 3], bias_attr=False),
     "same": lambda: nn.Conv2D(4, 6, 4, 3, "SAME", bias_attr=False),
+    "same_ignores_dilation": lambda: nn.Conv2D(4, 6, 3, 1, "SAME", 2, bias_attr=False),
     "valid": lambda: nn.Conv2D(4, 6, 3, 2, "VALID", bias_attr=False),
     "dilated": lambda: nn.Conv2D(4, 6, 3, 1, 2, 2, bias_attr=False),
     "grouped": lambda: nn.Conv2D(4, 6, 3, groups=2, bias_attr=False),
