@@ -1,6 +1,6 @@
 """The private names of Paddle that capture relies on, and nothing else.
 
-Checked on PaddlePaddle 3.1.1, 3.2.2 and 3.3.1.  When a name is gone, importing this file raises
+Checked on PaddlePaddle 3.0.0, 3.1.1, 3.2.2 and 3.3.1.  When a name is gone, importing this file raises
 UnsupportedPaddleError; ``plugin.install`` turns that into a message and leaves Paddle as it is.
 """
 
@@ -23,10 +23,6 @@ except ImportError as error:  # pragma: no cover - exercised in a child process 
 try:
     from paddle.base import framework
     from paddle.base.dygraph.base import to_static_mode_guard
-    from paddle.jit.dy2static.parameter_recorder import (
-        _global_inplace_map,
-        _global_parameter_recorder,
-    )
     from paddle.jit.dy2static.program_translator import (
         ASTStaticFunction,
         StaticFunction,
@@ -38,6 +34,13 @@ try:
         program_guard,
         static_op_arg_cast_guard,
     )
+
+    try:
+        from paddle.jit.dy2static import parameter_recorder as recorders
+    except ImportError:  # its place up to 3.2
+        from paddle.jit.pir_dy2static import parameter_recorder as recorders
+    _global_parameter_recorder = recorders._global_parameter_recorder
+    _global_inplace_map = recorders._global_inplace_map
 
     #: Thread-local holder of the dygraph tracer: None means this thread is in static mode.
     tracer_holder = framework.global_var
