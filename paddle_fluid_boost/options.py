@@ -81,7 +81,18 @@ class Options:
 
 _CHOICES = {"training": ("auto", "eager", "stock")}
 LOG_CHANNELS = ("compiles", "guards", "policy")
+ENGINES = ("native", "paddle_inference")
+#: Options that are comma separated lists -> (what an entry is called, the entries known).
+_LISTS = {
+    "log": ("log channel", (*LOG_CHANNELS, "all")),
+    "engines": ("engine", ENGINES),
+}
 _FIELDS = {f.name: f for f in dataclasses.fields(Options)}
+
+
+def split_list(text: str) -> list[str]:
+    """The entries of a comma separated option."""
+    return [item.strip() for item in text.split(",") if item.strip()]
 
 
 def _checked(name: str, value: Any, source: str) -> Any:
@@ -109,13 +120,11 @@ def _checked(name: str, value: Any, source: str) -> Any:
         raise OptionError(
             f"{source}: option '{name}' must be one of {', '.join(_CHOICES[name])}, got {value!r}"
         )
-    if name == "log":
-        for channel in filter(None, (c.strip() for c in value.split(","))):
-            if channel not in (*LOG_CHANNELS, "all"):
-                raise OptionError(
-                    f"{source}: unknown log channel '{channel}', "
-                    f"known: {', '.join(LOG_CHANNELS)}, all"
-                )
+    if name in _LISTS:
+        kind, known = _LISTS[name]
+        for item in split_list(value):
+            if item not in known:
+                raise OptionError(f"{source}: unknown {kind} '{item}', known: {', '.join(known)}")
     return value
 
 

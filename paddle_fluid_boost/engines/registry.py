@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 
-from ..errors import OptionError
-from ..options import options
+from ..options import options, split_list
 from .base import Engine
 
 #: name in ``options.engines`` -> (module, class)
@@ -17,18 +16,8 @@ _ENGINES = {
 
 
 def engine_names() -> list[str]:
-    """The engines that ``options.engines`` asks for, in order.
-
-    Raises:
-        OptionError: a name that no engine has.
-    """
-    names = [name.strip() for name in options.engines.split(",") if name.strip()]
-    for name in names:
-        if name not in _ENGINES:
-            raise OptionError(
-                f"option 'engines': unknown engine '{name}', known: {', '.join(_ENGINES)}"
-            )
-    return names
+    """The engines that ``options.engines`` asks for, in order."""
+    return split_list(options.engines)
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from ..options import LOG_CHANNELS, on_change
+from ..options import LOG_CHANNELS, on_change, split_list
 
 _ROOT = logging.getLogger("paddle_fluid_boost")
 _handler = logging.StreamHandler()
@@ -17,7 +17,7 @@ _handler.setFormatter(logging.Formatter("[pfb %(name)s] %(message)s"))
 
 def set_channels(text: str) -> None:
     """Turns on the channels in ``text`` (comma separated, ``all``) and turns the others off."""
-    wanted = {name.strip() for name in text.split(",") if name.strip()}
+    wanted = set(split_list(text))
     if "all" in wanted:
         wanted = set(LOG_CHANNELS)
     _ROOT.setLevel(logging.WARNING)  # Paddle configures the root logger to show everything

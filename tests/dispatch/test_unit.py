@@ -1,0 +1,177 @@
+"""One unit at a time: when it compiles, what bounds it, and how it gets out of the way."""
+
+from __future__ import annotations
+
+import cProfile
+import json
+from collections.abc import Iterator
+
+import paddle
+import pytest
+
+import paddle_fluid_boost as pfb
+from paddle_fluid_boost.dispatch import unit as unit_module
+from paddle_fluid_boost.dispatch.explanations import find_unit
+from paddle_fluid_boost.errors import EngineError
+
+nn = paddle.nn
+
+
+@pytest.fixture(autouse=True)
+def forced() -> Iterator[None]:
+    """Everything that can be compiled is, at once, in this thread."""
+    with paddle.no_grad(), pfb.override(sync=True, hot_calls=1, min_gain=0.0):
+        yield
+    pfb.uninstall()
+
+
+def small_net() -> nn.Layer:
+    net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+    net.eval()
+    return net
+
+
+def warm(function, *args, times: int = 5):
+    for _ in range(times):
+        result = function(*args)
+    return result
+
+
+def test_hot_call_is_compiled_and_right() -> None:
+    net, twin = small_net(), small_net()
+    twin.set_state_dict(net.state_dict())
+    boosted = pfb.to_static(net)
+    x = paddle.randn([3, 8])
+    result = warm(boosted, x)
+    report = pfb.explain(boosted)
+    assert report.state == "compiled"
+    assert report.signatures[0].engine
+    assert find_unit(boosted).stats.totals().compiled_calls >= 2
+    assert float((result - twin(x)).abs().max()) < 1e-5
+
+
+def test_versions_are_bounded_per_function() -> None:
+    boosted = pfb.to_static(small_net())
+    with pfb.override(max_versions=2):
+        for batch in range(1, 6):
+            warm(boosted, paddle.randn([batch, 8]))
+    unit = find_unit(boosted)
+    assert len(unit.cache) == 2
+    assert any("evicted" in event.what for event in unit.events)
+    x = paddle.randn([1, 8])  # evicted, and still right
+    assert float((boosted(x) - unit.cold(x)).abs().max()) < 1e-5
+
+
+def test_versions_are_bounded_for_the_process() -> None:
+    nets = [pfb.to_static(small_net()) for _ in range(4)]
+    with pfb.override(max_total_versions=3):
+        for net in nets:
+            warm(net, paddle.randn([2, 8]))
+        assert pfb.stats()["versions"] <= 3
+    assert len(find_unit(nets[-1]).cache) == 1, "the newest one must not be the victim"
+
+
+def test_slower_version_is_not_used() -> None:
+    with pfb.override(min_gain=1e9):
+        boosted = pfb.to_static(small_net())
+        warm(boosted, paddle.randn([2, 8]))
+    report = pfb.explain(boosted)
+    assert report.state == "dynamic"
+    assert "not faster" in report.refusals[0].reason
+
+
+def test_engine_that_fails_in_use_costs_no_call() -> None:
+    boosted = pfb.to_static(small_net())
+    x = paddle.randn([2, 8])
+    want = warm(boosted, x)
+    unit = find_unit(boosted)
+    (version,) = unit.cache.all()
+
+    class Broken:
+        engine, notes, nbytes = "broken", [], 0
+
+        def __call__(self, inputs):
+            raise EngineError("out of luck")
+
+        def close(self):
+            pass
+
+    version.executable.close()
+    version.executable = Broken()
+    assert float((boosted(x) - want).abs().max()) < 1e-6
+    assert len(unit.cache) == 0
+    assert any("out of luck" in reason for reason in unit.refusals)
+
+
+def test_refused_function_is_passed_through_and_looked_at_again(monkeypatch) -> None:
+    monkeypatch.setattr(unit_module, "_FIRST_LOOK_AGAIN", 5)
+    calls = []
+
+    def impure(x):
+        if loud:
+            print("effect")
+        calls.append(None)
+        return x * 2
+
+    loud = True
+    boosted = pfb.to_static(impure)
+    warm(boosted, paddle.ones([2]), times=3)
+    unit = find_unit(boosted)
+    assert unit.skip > 0
+    assert any("print" in reason for reason in unit.refusals)
+    before = unit.stats.lookups
+    boosted(paddle.ones([2]))
+    assert unit.stats.lookups == before, "a refused function is not even counted"
+    warm(boosted, paddle.ones([2]), times=20)
+    assert unit.stats.lookups > before, "and still looked at again later"
+    assert len(calls) == 24
+
+
+def test_every_effect_happens_once_per_call() -> None:
+    seen = []
+
+    def function(x):
+        seen.append(x.shape[0])
+        return x + 1
+
+    boosted = pfb.to_static(function)
+    warm(boosted, paddle.ones([3]), times=12)
+    assert seen == [3] * 12
+    assert pfb.explain(boosted).state != "compiled"
+
+
+def test_another_profiler_is_left_alone() -> None:
+    boosted = pfb.to_static(small_net())
+    profiler = cProfile.Profile()
+    profiler.enable()
+    try:
+        warm(boosted, paddle.randn([2, 8]))
+        assert pfb.explain(boosted).state != "compiled"
+    finally:
+        profiler.disable()
+    warm(boosted, paddle.randn([2, 8]))
+    assert pfb.explain(boosted).state == "compiled"
+
+
+def test_auto_cast_stays_eager() -> None:
+    boosted = pfb.to_static(small_net())
+    x = paddle.randn([2, 8])
+    warm(boosted, x)
+    with paddle.amp.auto_cast(dtype="bfloat16", level="O1"):
+        compiled = find_unit(boosted).stats.totals().compiled_calls
+        boosted(x)
+        assert find_unit(boosted).stats.totals().compiled_calls == compiled
+    assert any("auto_cast" in reason for reason in find_unit(boosted).refusals)
+
+
+def test_report_is_json_and_reads_well() -> None:
+    boosted = pfb.to_static(small_net())
+    warm(boosted, paddle.randn([2, 8]))
+    report = pfb.explain(boosted)
+    told = json.loads(json.dumps(report.to_dict()))
+    assert set(told) == {
+        "name", "state", "calls", "signatures", "refusals", "events", "parts",
+    }  # fmt: skip
+    assert "float32[2,8]" in str(report)
+    assert "compiled" in str(report)
+    json.dumps(pfb.stats())
