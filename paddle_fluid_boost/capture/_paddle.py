@@ -1,7 +1,7 @@
 """The private names of Paddle that capture relies on, and nothing else.
 
-Checked on PaddlePaddle 3.0.0, 3.1.1, 3.2.2 and 3.3.1.  When a name is gone, importing this file raises
-UnsupportedPaddleError; ``plugin.install`` turns that into a message and leaves Paddle as it is.
+Checked on PaddlePaddle 3.0.0, 3.1.1, 3.2.2 and 3.3.1.  When a name is gone, importing this file, and
+so the package, raises UnsupportedPaddleError and leaves Paddle as it is.
 """
 
 from __future__ import annotations
