@@ -16,10 +16,11 @@ from ..capture.screen import screen
 from ..capture.state import Snapshot
 from ..capture.structure import map_leaves
 from ..capture.trace import trace
-from ..capture.yielding import Yielding
+from ..capture.yielding import Exiting, Yielding
 from ..engines.select import Choice, choose
 from ..errors import CaptureRefused
 from ..hotspot.monitor import SignatureStats
+from ..hotspot.worker import exiting
 from ..options import options
 from ..report.records import Refusal
 from .results import Layout, layout
@@ -85,8 +86,10 @@ class CompileJob:
         started = time.perf_counter()
         self._stats.start_compile()
         try:
-            with Yielding(self._background), pd.paddle.no_grad():
+            with Yielding(self._background, exiting), pd.paddle.no_grad():
                 version, choice = self._compile()
+        except Exiting:
+            return
         except CaptureRefused as error:
             refusal = Refusal(error.reason, error.where, error.permanent)
             cost = time.perf_counter() - started
@@ -164,6 +167,8 @@ class CompileJob:
         """Lets the user's thread finish the call that a run of ours may have held up."""
         if self._background:
             time.sleep(max(seconds, self._stats.eager_median()))
+            if exiting():
+                raise Exiting
 
     def _check_choice(self, choice: Choice) -> None:
         if choice.executable is None:

@@ -48,7 +48,8 @@ def watch_layer(layer: Any) -> tuple[Unit, weakref.ref[Any]]:
     key = id(layer)
     entry = _units.get(key)
     if entry is None:
-        here = weakref.ref(layer, lambda _: _units.pop(key, None))
+        # Bound early: at the exit of the interpreter the names of this module may be gone.
+        here = weakref.ref(layer, lambda _, units=_units: units.pop(key, None))
 
         def eager(*args: Any, **kwargs: Any) -> Any:
             return stock_call(here(), *args, **kwargs)

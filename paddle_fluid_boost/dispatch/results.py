@@ -130,7 +130,7 @@ def _builder(structure: Any, plan: list[Any]) -> Rebuild:
 
 def _span(tensor: Any) -> tuple[int, int]:
     """First and past-the-end address of a dense tensor's elements."""
-    if tensor.size == 0:
+    if 0 in tensor.shape or not tensor._is_initialized():
         return (0, 0)
     first = tensor.data_ptr()
     strides = tensor.strides

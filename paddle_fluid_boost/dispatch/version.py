@@ -85,6 +85,8 @@ def _nbytes(tensor: Any) -> int:
 
 def _fingerprint(tensor: Any) -> tuple[Any, ...]:
     """Shape, dtype and CRC-32 of the content of a tensor; releases the interpreter lock."""
+    if not tensor._is_initialized():  # an LSTM's dropout state has a shape but no memory
+        return (tuple(tensor.shape), str(tensor.dtype), None)
     dense = tensor if tensor.is_contiguous() else tensor.contiguous()
     size = _nbytes(dense)
     if not size:

@@ -26,9 +26,10 @@ def watch(target: Any, watcher: Watcher) -> None:
     key = id(target)
     if key not in _alive:
 
-        def forget(_: Any, key: int = key) -> None:
-            _watchers.pop(key, None)
-            _alive.pop(key, None)
+        # Bound early: at the exit of the interpreter the names of this module may be gone.
+        def forget(_: Any, watchers: Any = _watchers, alive: Any = _alive) -> None:
+            watchers.pop(key, None)
+            alive.pop(key, None)
 
         _alive[key] = weakref.ref(target, forget)
         _watchers[key] = weakref.WeakSet()
