@@ -4,23 +4,35 @@ All threads share one interpreter lock.  A thread that computes in Python for a 
 operator call of another thread wait for its turn.  So the worker pauses between Python calls: it
 runs for ``options.capture_slice_ms``, then sleeps so that its share of time is
 ``options.capture_duty``.  As soon as somebody waits for the static lock it stops sleeping.
+
+When the interpreter exits, the work is ended soon.  It must not still run while the interpreter is
+taken down: Python ends such a thread where it next takes the interpreter lock, and inside Paddle's
+C++ that ends the whole process with a crash.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from types import FrameType
 
 from ..options import options
 from .lock import STATIC_LOCK
+from .sources import origin
+
+
+class Exiting(BaseException):
+    """The interpreter exits.  Not an Exception, so that the code it ends does not handle it."""
 
 
 class Yielding:
-    """Context manager: Python code inside the block pauses regularly.  Does nothing when not
-    ``enabled``, or when this thread already has a profile hook."""
+    """Context manager: Python code inside the block pauses regularly, and raises :class:`Exiting`
+    once ``exiting()`` is true.  Does nothing when not ``enabled``, or when this thread already has
+    a profile hook."""
 
-    def __init__(self, enabled: bool) -> None:
+    def __init__(self, enabled: bool, exiting: Callable[[], bool]) -> None:
+        self._exiting = exiting
         self._enabled = enabled and sys.getprofile() is None
         self._slice = options.capture_slice_ms / 1e3
         self._pause = self._slice * (1 / options.capture_duty - 1)
@@ -36,7 +48,21 @@ class Yielding:
             sys.setprofile(None)
 
     def _on_event(self, frame: FrameType, event: str, arg: object) -> None:
+        if event == "call" and self._exiting() and _may_raise(frame):
+            raise Exiting  # which ends the hook too
         if time.perf_counter() > self._until:
             if self._pause > 0 and not STATIC_LOCK.contended:
                 time.sleep(self._pause)
             self._until = time.perf_counter() + self._slice
+
+
+def _may_raise(frame: FrameType) -> bool:
+    """True at the entry of functions that may fail anyway: the user's, and forwards of layers.
+
+    Not of others: Paddle's C++ calls some of Paddle's Python functions, such as the one that finds
+    an op's call stack, and crashes when these raise; and ours put things back in order.
+    """
+    name = frame.f_code.co_name
+    if name in ("forward", "__call__"):
+        return True
+    return not name.startswith("__") and origin(frame.f_code.co_filename) == "user"

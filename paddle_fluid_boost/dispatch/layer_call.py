@@ -49,7 +49,10 @@ def watch_layer(layer: Any) -> tuple[Unit, weakref.ref[Any]]:
     entry = _units.get(key)
     if entry is None:
         # Bound early: at the exit of the interpreter the names of this module may be gone.
-        here = weakref.ref(layer, lambda _, units=_units: units.pop(key, None))
+        def forget(_: Any, units: dict[int, Any] = _units) -> None:
+            units.pop(key, None)
+
+        here = weakref.ref(layer, forget)
 
         def eager(*args: Any, **kwargs: Any) -> Any:
             return stock_call(here(), *args, **kwargs)

@@ -25,7 +25,6 @@ def watch(target: Any, watcher: Watcher) -> None:
     """``watcher.touched()`` is called whenever ``target`` is touched, for as long as both live."""
     key = id(target)
     if key not in _alive:
-
         # Bound early: at the exit of the interpreter the names of this module may be gone.
         def forget(_: Any, watchers: Any = _watchers, alive: Any = _alive) -> None:
             watchers.pop(key, None)

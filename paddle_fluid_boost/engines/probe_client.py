@@ -102,7 +102,11 @@ class ProbeClient:
             self._bury()
 
     def close(self) -> None:
-        """Ends the child, if any.  The client can be used again."""
+        """Ends the child, if any, also under somebody who waits for its answer.  The client can be
+        used again."""
+        child = self._child
+        if child is not None:
+            child.kill()
         with self._lock:
             self._kill()
 

@@ -27,8 +27,10 @@ QUEUE_LIMIT = 64
 #: Seconds without a job after which the thread ends.
 IDLE_SECONDS = 10.0
 
-#: Seconds that the exit of the interpreter waits for a running job, so that most end cleanly.
-EXIT_SECONDS = 0.5
+#: Seconds that the exit of the interpreter waits for a running job.  A job looks at :func:`exiting`
+#: all the time; only a single long call into C++ can take more than an instant, and to leave it
+#: running would crash the process (see ``capture/yielding.py``).
+EXIT_SECONDS = 5.0
 
 #: Added to the niceness of the compile thread, on Linux.  Measured beside a busy main thread: with
 #: 10 a Paddle loop is slowed 1.4 times where it was 3.9 times with 0 (docs/policy.md).
@@ -67,7 +69,7 @@ class Worker:
             raise ValueError(f"queue_limit must be at least 1, got {queue_limit!r}")
         self.queue_limit = queue_limit
         self.idle_seconds = idle_seconds
-        #: Set when the interpreter exits; long jobs look at it between their steps.
+        #: Set by :meth:`close`: no more jobs are taken.
         self.stopping = False
         self._waiting: dict[Hashable, Job] = {}
         self._running: dict[Hashable, Job] = {}
@@ -281,9 +283,19 @@ if hasattr(os, "register_at_fork"):
     )
 
 
+_exiting = False
+
+
+def exiting() -> bool:
+    """True once the interpreter has begun to exit: running jobs should end at once."""
+    return _exiting
+
+
 @atexit.register
 def _at_exit() -> None:
     """One moment for all workers together, then the interpreter goes on."""
+    global _exiting
+    _exiting = True
     deadline = monotonic() + EXIT_SECONDS
     for worker in list(_workers):
         worker.close(max(deadline - monotonic(), 0.0))
