@@ -47,6 +47,8 @@ int PlanBuilder::Convolution(const ConvolutionSpec& spec) {
     weights[0] /= spec.groups;
     weights.insert(weights.begin(), spec.groups);
   }
+  const WorkScope work(*this, 2.0 * static_cast<double>(ElementCount(out)) *
+                                  static_cast<double>(ElementCount(plain_weights) / out[1]));
   const Desc bias_desc = spec.bias < 0 ? Desc() : RowMajor({out[1]}, dnnl::memory::data_type::f32);
   const auto describe = [&](const PostOps& post_ops, const Desc& destination) {
     return dnnl::convolution_forward::primitive_desc(
@@ -120,6 +122,7 @@ int PlanBuilder::Pool(int source, const std::string& kind, const Dims& kernel, c
                                                 : algorithm::pooling_avg_exclude_padding;
   const int input = CompactOf(source);
   const Dims shape_in = shape(input);
+  const WorkScope work(*this, ElementwiseWork(shape_in));
   Dims pad_end;
   for (std::size_t i = 0; i < kernel.size(); ++i) {
     const auto covered = (out_shape[i + 2] - 1) * strides[i] + kernel[i];

@@ -36,6 +36,7 @@ Kernel RestoreNonFinite(std::size_t count, bool keeps_infinity) {
 
 int PlanBuilder::Eltwise(int source, const PostOps& functions) {
   int value = CompactOf(source);
+  const WorkScope work(*this, ElementwiseWork(shape(value)));
   bool own = false;  // whether `value` was made here and may be overwritten
   for (const PostOp& function : functions) {
     const bool restore = LosesNaN(function.kind);
@@ -58,6 +59,7 @@ int PlanBuilder::Binary(const std::string& kind, int a, int b, const Dims& out_s
                         const PostOps& post_ops) {
   const dnnl::algorithm algorithm = BinaryAlgorithm(kind);
   const std::size_t rank = out_shape.size();
+  const WorkScope work(*this, ElementwiseWork(out_shape));
   const auto padded = [&](int value) {
     Dims shape_in = shape(value);
     shape_in.insert(shape_in.begin(), rank - shape_in.size(), 1);

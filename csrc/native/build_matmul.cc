@@ -61,6 +61,8 @@ int PlanBuilder::Batched(int a, int b, int bias, const PostOps& post_ops, const 
   for (PostOp& op : ops) {
     if (op.value >= 0) op.value = Reshape(op.value, Padded(shape(op.value), rank));
   }
+  const WorkScope work(
+      *this, 2.0 * static_cast<double>(ElementCount(out)) * static_cast<double>(shape(a).back()));
   Dims bias_shape(rank, 1);
   bias_shape.back() = out.back();
   const Desc bias_desc = bias < 0 ? Desc() : RowMajor(bias_shape, dnnl::memory::data_type::f32);

@@ -13,6 +13,7 @@ using dnnl::prop_kind;
 
 int PlanBuilder::Softmax(int source, int axis, bool log) {
   const int input = CompactOf(source);
+  const WorkScope work(*this, ElementwiseWork(shape(input)));
   const dnnl::softmax_forward::primitive_desc pd(
       engine_, prop_kind::forward_inference,
       log ? algorithm::softmax_log : algorithm::softmax_accurate, desc(input), desc(input), axis,
@@ -24,6 +25,7 @@ int PlanBuilder::Softmax(int source, int axis, bool log) {
 
 int PlanBuilder::LayerNorm(int source, int scale, int shift, float epsilon) {
   const int input = RowMajorOf(source);
+  const WorkScope work(*this, ElementwiseWork(shape(input)));
   auto flags = normalization_flags::none;
   if (scale >= 0) flags |= normalization_flags::use_scale;
   if (shift >= 0) flags |= normalization_flags::use_shift;
@@ -42,6 +44,7 @@ int PlanBuilder::LayerNorm(int source, int scale, int shift, float epsilon) {
 int PlanBuilder::BatchNorm(int source, int mean, int variance, int scale, int shift,
                            float epsilon) {
   const int input = CompactOf(source);
+  const WorkScope work(*this, ElementwiseWork(shape(input)));
   auto flags = normalization_flags::use_global_stats;
   if (scale >= 0) flags |= normalization_flags::use_scale;
   if (shift >= 0) flags |= normalization_flags::use_shift;
@@ -87,6 +90,7 @@ int PlanBuilder::Reduce(int source, const std::string& kind, std::vector<int> ax
     inner = 1;
   }
   const int input = RowMajorOf(source);
+  const WorkScope work(*this, ElementwiseWork(shape(input)));
   const int result = NewValue(RowMajor(out, DType::kFloat32), DType::kFloat32);
   AddKernel({{0, input}, {1, result}}, ReduceKernel(kind, outer, reduced, inner));
   return result;

@@ -159,6 +159,8 @@ int PlanBuilder::Expand(int value, const Dims& wanted) {
 
 int PlanBuilder::Concat(const std::vector<int>& sources, int axis) {
   const DType dtype = values_[sources.at(0)].dtype;
+  const WorkScope work(*this,
+                       ElementwiseWork(shape(sources[0])) * static_cast<double>(sources.size()));
   const auto along = static_cast<std::size_t>(axis);
   Dims out = shape(sources[0]);
   out[along] = 0;

@@ -12,6 +12,9 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 
+// Work that takes one core a few microseconds; waking the others takes as long.
+constexpr double kSerialWork = 3e5;
+
 std::size_t Aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
@@ -19,7 +22,26 @@ std::size_t Aligned(std::size_t bytes) {
 }  // namespace
 
 PlanBuilder::PlanBuilder(BuilderSettings settings)
-    : settings_(settings), engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
+    : settings_(std::move(settings)),
+      engine_(dnnl::engine::kind::cpu, 0),
+      stream_(engine_),
+      step_threads_(settings_.threads) {}
+
+// All threads or one: OpenMP teams of changing size are slow to form.
+PlanBuilder::WorkScope::WorkScope(PlanBuilder& builder, double work)
+    : builder_(builder),
+      before_(builder.step_threads_),
+      scope_(work < kSerialWork ? 1 : builder.settings_.threads) {
+  builder.step_threads_ = work < kSerialWork ? 1 : builder.settings_.threads;
+}
+
+PlanBuilder::WorkScope::~WorkScope() { builder_.step_threads_ = before_; }
+
+// Reading and writing an element takes about as long as so many operations.
+double PlanBuilder::ElementwiseWork(const Dims& shape) const {
+  constexpr double kPerElement = 30;
+  return kPerElement * static_cast<double>(ElementCount(shape));
+}
 
 // -- values and storages --------------------------------------------------------------------------
 
@@ -102,6 +124,7 @@ int PlanBuilder::InLayout(int value, const Desc& wanted) {
 }
 
 void PlanBuilder::CopyStep(int from, int to) {
+  const WorkScope work(*this, ElementwiseWork(shape(from)));
   const Desc& source = desc(from);
   const Desc& destination = desc(to);
   const std::string name = std::move(step_name_);
@@ -187,6 +210,7 @@ void PlanBuilder::Touch(int value) {
 void PlanBuilder::AddStep(Step step) {
   for (const auto& [role, value] : step.arguments) Touch(value);
   if (step.name.empty()) step.name = step_name_;
+  step.threads = step_threads_;
   steps_.push_back(std::move(step));
 }
 

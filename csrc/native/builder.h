@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel.h"
 #include "post_ops.h"
 #include "step.h"
 #include "value.h"
@@ -109,6 +110,22 @@ class PlanBuilder {
  private:
   using Arguments = std::vector<std::pair<int, int>>;
 
+  // While it lives, what is created is created for, and will run with, as many threads as `work`
+  // (floating-point operations, or their equivalent in time) repays.
+  class WorkScope {
+   public:
+    WorkScope(PlanBuilder& builder, double work);
+    ~WorkScope();
+    WorkScope(const WorkScope&) = delete;
+    WorkScope& operator=(const WorkScope&) = delete;
+
+   private:
+    PlanBuilder& builder_;
+    int before_;
+    ThreadScope scope_;
+  };
+  double ElementwiseWork(const Dims& shape) const;
+
   int AddValue(const Desc& desc, DType dtype, int storage, std::size_t offset = 0);
   int NewValue(const Desc& desc, DType dtype);
   // The same bytes under another descriptor, `offset` bytes further on.
@@ -173,6 +190,7 @@ class PlanBuilder {
   std::vector<int> outputs_;
   std::map<int, std::vector<int>> layouts_;  // value -> the same tensor in other layouts
   std::string step_name_;
+  int step_threads_;
   std::size_t scratchpad_bytes_ = 0;
   int inputs_ = 0;
   int handles_ = 0;

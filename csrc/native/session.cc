@@ -4,6 +4,7 @@
 #include <chrono>
 #include <stdexcept>
 
+#include "parallel.h"
 #include "plan.h"
 
 namespace pfb {
@@ -68,6 +69,10 @@ void* Session::Address(int value) const {
 
 void Session::RunStep(std::size_t index, void* context) {
   const Step& step = plan_.steps[index];
+  if (step.threads != threads_) {
+    threads_ = step.threads;
+    SetMaxThreads(threads_);
+  }
   if (step.primitive) {
     const auto& arguments = arguments_[index];
     dnnl::error::wrap_c_api(
@@ -103,6 +108,7 @@ void Session::Run(const std::vector<void*>& inputs, const std::vector<void*>& ou
       Point(static_cast<int>(i), outputs[storage.index]);
     }
   }
+  threads_ = 0;  // not known: the caller's thread may be another one than last time
   using Clock = std::chrono::steady_clock;
   for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
     if (nanoseconds == nullptr) {

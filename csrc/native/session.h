@@ -34,6 +34,7 @@ class Session {
   std::vector<int> handle_storage_;                      // per host output
   std::vector<void*> host_inputs_;
   std::vector<void*> host_outputs_;
+  int threads_ = 0;  // of the calling thread at this moment of the run
 };
 
 }  // namespace pfb

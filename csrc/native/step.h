@@ -29,6 +29,7 @@ struct Step {
   dnnl::primitive primitive;   // exactly one of these three is set
   Kernel kernel;
   HostFunction host;
+  int threads = 1;              // that it was made for and runs with
   bool scratchpad = false;      // of a primitive: it wants working memory
   std::size_t host_inputs = 0;  // of a host step: so many arguments are inputs, the rest outputs
 };

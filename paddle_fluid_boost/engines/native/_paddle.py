@@ -40,7 +40,7 @@ def dtype_of(name: str) -> Any:
 
 def empty(shape: Sequence[int], dtype: Any) -> Tensor:
     """A fresh row-major CPU tensor of undefined content, faster than ``paddle.empty``."""
-    return _C_ops.empty(shape, dtype, _CPU)
+    return _C_ops.empty(list(shape), dtype, _CPU)
 
 
 def address_of(tensor: Tensor) -> int:
