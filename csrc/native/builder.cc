@@ -243,6 +243,20 @@ std::vector<int> PlanBuilder::Host(const std::string& name, const std::vector<in
   return results;
 }
 
+void PlanBuilder::Rollback(const Mark& mark) {
+  values_.resize(mark.values);
+  storages_.resize(mark.storages);
+  steps_.resize(mark.steps);
+  const int last = static_cast<int>(mark.steps) - 1;
+  for (Storage& storage : storages_) storage.last_step = std::min(storage.last_step, last);
+  for (auto& [value, others] : layouts_) {
+    others.erase(
+        std::remove_if(others.begin(), others.end(),
+                       [&](int other) { return static_cast<std::size_t>(other) >= mark.values; }),
+        others.end());
+  }
+}
+
 // -- attributes -----------------------------------------------------------------------------------
 
 Desc PlanBuilder::OperandLayout(int operand, const Desc& destination) const {

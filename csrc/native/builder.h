@@ -94,6 +94,14 @@ class PlanBuilder {
   std::vector<int> Host(const std::string& name, const std::vector<int>& inputs,
                         const std::vector<std::pair<Dims, DType>>& outputs, HostFunction function);
 
+  // -- second thoughts ---------------------------------------------------------------------------
+  // Rollback(Checkpoint()) undoes everything that was added in between.
+  struct Mark {
+    std::size_t values, storages, steps;
+  };
+  Mark Checkpoint() const { return {values_.size(), storages_.size(), steps_.size()}; }
+  void Rollback(const Mark& mark);
+
   // -- finishing -------------------------------------------------------------------------------
   std::vector<Lifetime> Lifetimes();
   std::unique_ptr<Plan> Finish(const std::vector<std::size_t>& offsets, std::size_t arena_bytes);

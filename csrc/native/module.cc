@@ -139,6 +139,15 @@ void BindBuilder(py::module_& module) {
              }
              return self.Host(name, inputs, typed, CallPython(std::move(function)));
            })
+      .def("checkpoint",
+           [](const PlanBuilder& self) {
+             const auto mark = self.Checkpoint();
+             return std::make_tuple(mark.values, mark.storages, mark.steps);
+           })
+      .def("rollback",
+           [](PlanBuilder& self, const std::tuple<std::size_t, std::size_t, std::size_t>& mark) {
+             self.Rollback({std::get<0>(mark), std::get<1>(mark), std::get<2>(mark)});
+           })
       .def("lifetimes",
            [](PlanBuilder& self) {
              std::vector<std::tuple<std::size_t, int, int>> result;

@@ -75,11 +75,15 @@ def build_plan(
             threads=threads, channels_last=layout == "nhwc", algorithm=algorithm
         )
         lowering = Lowering(graph, builder)
-        lowering.run()
-        _number_handles(lowering)
-        buffers = [planner.Buffer(*lifetime) for lifetime in builder.lifetimes()]
-        placement = planner.plan(buffers)
-        plan = builder.finish(placement.offsets, placement.size)
+        try:
+            lowering.run()
+            _number_handles(lowering)
+            buffers = [planner.Buffer(*lifetime) for lifetime in builder.lifetimes()]
+            placement = planner.plan(buffers)
+            plan = builder.finish(placement.offsets, placement.size)
+        except (RuntimeError, ValueError) as error:
+            # What the extension raises: oneDNN's own message, or a type it does not know.
+            raise EngineError(f"native engine: {error}") from error
     made = [*notes, *_notes(lowering, placement, native, threads, layout)]
     return NativeExecutable(plan, graph, lowering, placement, made)
 

@@ -102,6 +102,7 @@ class Lowering:
 
     def _lower(self, node: Node) -> None:
         rule = RULES.get(node.op)
+        mark, known = self.builder.checkpoint(), set(self._ids)
         try:
             if rule is None:
                 raise NotNative("no rule")
@@ -109,6 +110,8 @@ class Lowering:
         except (NotNative, RuntimeError, ValueError) as reason:
             # RuntimeError and ValueError come from the builder: oneDNN has no such primitive.
             self.host_reasons[node.op] = str(reason)
+            self.builder.rollback(mark)
+            self._ids = {value: made for value, made in self._ids.items() if value in known}
             self._host(node)
             return
         self.native_count += 1
