@@ -46,9 +46,12 @@ _PADDLE_EFFECTS = {
     "enable_static": "switches to static mode",
 }
 _BUILTIN_EFFECTS = frozenset(
-    {"print", "input", "open", "exec", "eval", "compile", "breakpoint", "setattr", "delattr"}
-)
-_DYNAMIC_READS = frozenset({"getattr", "hasattr", "vars", "dir", "globals", "locals"})
+    {
+        "print", "input", "open", "exec", "eval", "compile", "breakpoint", "setattr", "delattr",
+        "globals", "__import__",
+    }
+)  # fmt: skip
+_DYNAMIC_READS = frozenset({"getattr", "hasattr", "vars", "dir", "locals"})
 #: C functions of these modules depend on their arguments alone (or are compared by ``state.py``).
 _PURE_MODULES = frozenset(
     {
@@ -60,7 +63,7 @@ _PURE_MODULES = frozenset(
 )  # fmt: skip
 _PURE_OWNERS: tuple[type, ...] = (
     list, dict, set, frozenset, tuple, str, bytes, bytearray, int, float, complex, bool, slice,
-    range, type, type(None), numpy.ndarray, numpy.generic, type({}.keys()), type({}.items()),
+    range, type(None), numpy.ndarray, numpy.generic, type({}.keys()), type({}.items()),
     type({}.values()), property,
 )  # fmt: skip
 _TENSOR_EFFECTS = frozenset(
@@ -122,7 +125,9 @@ class Observer:
     def __init__(self) -> None:
         self.observation = Observation()
         self._origins: dict[int, str] = {}
-        self._layer_methods: set[int] = set()
+        #: Functions that write to attributes of their first argument -> whether it was always a
+        #: Layer, whose own ``__setattr__`` is seen here.
+        self._writes_to_layers: dict[int, bool] = {}
 
     def __enter__(self) -> Observation:
         if sys.getprofile() is not None:
@@ -141,8 +146,10 @@ class Observer:
         if _host_random_state() != self._host_random:
             self.observation.refuse("draws random numbers from Python or numpy", "")
         for code, _ in self.observation.user_codes:
+            if "__dict__" in scan(code).attribute_names:
+                self.observation.dynamic_reads = True
             for effect in scan(code).effects:
-                if not (effect.on_self and id(code) in self._layer_methods):
+                if not (effect.on_self and self._writes_to_layers.get(id(code))):
                     self.observation.refuse(effect.reason, location(code, effect.line))
 
     def _on_event(self, frame: FrameType, event: str, arg: Any) -> None:
@@ -154,6 +161,8 @@ class Observer:
 
     def _see(self, frame: FrameType, event: str, arg: Any) -> None:
         if event == "call":
+            if id(frame.f_code) in self._writes_to_layers:
+                self._check_first_argument(frame)
             if id(frame.f_code) not in self.observation.codes:
                 self._enter(frame)
             elif frame.f_code.co_name in _PADDLE_EFFECTS:
@@ -171,10 +180,14 @@ class Observer:
             self._check_paddle_effect(frame)
         elif kind == "user":
             self.observation.user_codes.append((code, frame.f_globals))
-            if code.co_argcount:
-                first = frame.f_locals.get(code.co_varnames[0])
-                if isinstance(first, pd.paddle.nn.Layer):
-                    self._layer_methods.add(id(code))
+            if any(effect.on_self for effect in scan(code).effects):
+                self._writes_to_layers[id(code)] = True
+                self._check_first_argument(frame)
+
+    def _check_first_argument(self, frame: FrameType) -> None:
+        code = frame.f_code
+        if not isinstance(frame.f_locals.get(code.co_varnames[0]), pd.paddle.nn.Layer):
+            self._writes_to_layers[id(code)] = False
 
     def _check_paddle_effect(self, frame: FrameType) -> None:
         code = frame.f_code
@@ -203,14 +216,16 @@ class Observer:
             if name in ("print", "input", "open") and function.__module__ in ("builtins", "io"):
                 self.observation.refuse(f"calls {name}()", _user_location(frame))
             return
-        owner = getattr(function, "__self__", None)
-        reason = self._judge(function, name, owner, kind)
+        reason = self._judge(frame, function, name, kind)
         if reason:
             self.observation.refuse(reason, _user_location(frame))
 
-    def _judge(self, function: Any, name: str, owner: Any, kind: str) -> str | None:
+    def _judge(self, frame: FrameType, function: Any, name: str, kind: str) -> str | None:
         """Why a C function called from user or library code is an effect, or None."""
-        if owner is not None and not isinstance(owner, ModuleType):
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, type):
+            module = _definer(owner, name).__module__
+        elif owner is not None and not isinstance(owner, ModuleType):
             if isinstance(owner, _PURE_OWNERS):
                 return None
             if isinstance(owner, pd.EagerTensor):
@@ -227,7 +242,7 @@ class Observer:
         root = module.partition(".")[0]
         if module == "builtins":
             if name in _DYNAMIC_READS:
-                if kind == "user":
+                if kind == "user" or _for_user(frame):
                     self.observation.dynamic_reads = True
                 return None
             return f"calls {name}()" if name in _BUILTIN_EFFECTS else None
@@ -242,6 +257,19 @@ def _host_random_state() -> tuple[Any, ...]:
     """Fingerprint of Python's and numpy's global generators."""
     _, keys, *rest = numpy.random.get_state(legacy=True)
     return (hash(random.getstate()), numpy.asarray(keys).tobytes(), *rest)
+
+
+def _definer(cls: type, name: str) -> type:
+    """The class in which a method bound to ``cls`` is defined."""
+    return next((base for base in cls.__mro__ if name in base.__dict__), type)
+
+
+def _for_user(frame: FrameType) -> bool:
+    """True when the standard library works for the user's code, not for Paddle's."""
+    caller: FrameType | None = frame
+    while caller is not None and origin(caller.f_code.co_filename) == "stdlib":
+        caller = caller.f_back
+    return caller is not None and origin(caller.f_code.co_filename) == "user"
 
 
 def _caller_origin(frame: FrameType) -> str:

@@ -13,12 +13,13 @@ from types import CodeType
 from weakref import WeakKeyDictionary
 
 #: Functions in which storing an attribute builds a fresh object instead of changing an old one.
-_CONSTRUCTORS = frozenset({"__init__", "__post_init__", "__new__"})
+_CONSTRUCTORS = frozenset({"__init__", "__post_init__"})
+#: Ways of storing an attribute that neither the bytecode nor the profile hook shows.
+_HIDDEN_STORES = frozenset({"__setattr__", "__delattr__"})
 _ATTRIBUTE_LOADS = frozenset(
     {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_ATTR_ADAPTIVE", "LOAD_METHOD_ADAPTIVE"}
 )
 _GLOBAL_LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
-_FIRST_ARGUMENT_LOADS = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW"})
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,14 @@ class Effect:
 
 @dataclass(frozen=True)
 class CodeFacts:
-    """Names a function reads, and its effects."""
+    """Names a function reads, and its effects.
+
+    imports: (level, module name) of its own import statements, as ``__import__`` takes them.
+    """
 
     global_names: frozenset[str]
     attribute_names: frozenset[str]
+    imports: frozenset[tuple[int, str]]
     effects: tuple[Effect, ...]
 
 
@@ -55,39 +60,83 @@ def scan(code: CodeType) -> CodeFacts:
 def _scan(code: CodeType) -> CodeFacts:
     global_names: set[str] = set()
     attribute_names: set[str] = set()
+    imports: set[tuple[int, str]] = set()
     effects: list[Effect] = []
-    first = code.co_varnames[0] if code.co_argcount else None
+    instructions = [
+        instruction
+        for instruction in dis.get_instructions(code)
+        if instruction.opname not in ("EXTENDED_ARG", "CACHE")
+    ]
+    first = _first_argument(code, instructions)
+    constructs = code.co_name in _CONSTRUCTORS
     free = frozenset(code.co_freevars)
     line = code.co_firstlineno
-    previous = None
-    for instruction in dis.get_instructions(code):
-        starts = instruction.starts_line
-        if starts is not None and starts is not True and starts is not False:
-            line = starts
-        else:  # since Python 3.13 starts_line is a bool and the number stands beside it
-            line = getattr(instruction, "line_number", None) or line
+    for index, instruction in enumerate(instructions):
+        line = _line(instruction) or line
         name, value = instruction.opname, instruction.argval
         if name in _GLOBAL_LOADS:
             global_names.add(value)
         elif name in _ATTRIBUTE_LOADS:
             attribute_names.add(value)
+            if value in _HIDDEN_STORES and not constructs:
+                effects.append(Effect(f"calls {value}", line))
         elif name in ("STORE_ATTR", "DELETE_ATTR"):
-            on_first = (
-                previous is not None
-                and first is not None
-                and previous.opname in _FIRST_ARGUMENT_LOADS
-                and previous.argval == first
-            )
-            if not (on_first and code.co_name in _CONSTRUCTORS):
+            on_first = index > 0 and first is not None and _loaded(instructions[index - 1]) == first
+            if not (on_first and constructs):
                 verb = "writes" if name == "STORE_ATTR" else "deletes"
                 effects.append(Effect(f"{verb} the attribute '{value}'", line, on_first))
         elif name in ("STORE_GLOBAL", "DELETE_GLOBAL"):
             effects.append(Effect(f"writes the global variable '{value}'", line))
         elif name in ("STORE_DEREF", "DELETE_DEREF") and value in free:
             effects.append(Effect(f"writes the variable '{value}' of an outer function", line))
-        if name not in ("EXTENDED_ARG", "CACHE"):
-            previous = instruction
-    return CodeFacts(frozenset(global_names), frozenset(attribute_names), tuple(effects))
+        elif name == "IMPORT_NAME":
+            level = instructions[index - 2].argval  # below the names imported from it
+            imports.add((level if isinstance(level, int) else 0, value))
+        elif name == "IMPORT_FROM":
+            attribute_names.add(value)
+    return CodeFacts(
+        frozenset(global_names), frozenset(attribute_names), frozenset(imports), tuple(effects)
+    )
+
+
+def _line(instruction: dis.Instruction) -> int | None:
+    """The source line where it is known; since Python 3.13 ``starts_line`` is a bool."""
+    starts = instruction.starts_line
+    if starts is None or isinstance(starts, bool):
+        return getattr(instruction, "line_number", None)
+    return starts
+
+
+def _first_argument(code: CodeType, instructions: list[dis.Instruction]) -> str | None:
+    """Name of the first argument, if the function never gives that name to something else."""
+    if not code.co_argcount:
+        return None
+    first = code.co_varnames[0]
+    stored = (name for i in instructions for name in _stored(i))
+    return None if first in stored else first
+
+
+def _stored(instruction: dis.Instruction) -> tuple[str, ...]:
+    """The local variables an instruction assigns to."""
+    name, value = instruction.opname, instruction.argval
+    if name in ("STORE_FAST", "STORE_DEREF"):
+        return (value,)
+    if name == "STORE_FAST_STORE_FAST":
+        return tuple(value)
+    return (value[0],) if name == "STORE_FAST_LOAD_FAST" else ()
+
+
+def _loaded(instruction: dis.Instruction) -> str | None:
+    """The local variable whose value an instruction leaves on top of the stack, if it is one.
+
+    A variable that an inner function uses too is loaded with ``LOAD_DEREF``; up to Python 3.11
+    comprehensions are such functions.  Python 3.13 loads two variables with one instruction.
+    """
+    name, value = instruction.opname, instruction.argval
+    if name == "LOAD_DEREF" or name.startswith("LOAD_FAST") or name == "STORE_FAST_LOAD_FAST":
+        last = value[-1] if isinstance(value, tuple) else value
+        return last if isinstance(last, str) else None
+    return None
 
 
 def location(code: CodeType, line: int) -> str:

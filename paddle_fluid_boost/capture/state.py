@@ -13,11 +13,15 @@ without anybody noticing, and are checked at every call: a handful of identity c
 
 from __future__ import annotations
 
+import ctypes
 import enum
 import functools
-from collections import OrderedDict
+import importlib.util
+import sys
+from array import array as RawArray
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
-from operator import is_
+from operator import attrgetter, is_, methodcaller
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -34,9 +38,17 @@ _SIMPLE = (int, float, complex, bool, str, bytes, type(None), type(pd.paddle.flo
 #: More comparisons than this at every call would cost more than guards are worth.
 MAX_CALL_FACTS = 1500
 _MAX_ARRAY_BYTES = 4096
-#: A Layer's bookkeeping: dictionaries whose entries are what the layer is made of.
+#: What no fact describes, with the reason.
+_UNGUARDED: tuple[tuple[Any, str], ...] = (
+    ((bytearray, memoryview, RawArray, ctypes._SimpleCData, ctypes.Array, ctypes.Structure),
+     "raw memory, which is not guarded"),
+    ((attrgetter, methodcaller), "whose reads cannot be followed"),
+    ((numpy.random.Generator, numpy.random.RandomState, numpy.random.BitGenerator),
+     "a random generator"),
+)  # fmt: skip
 #: Attributes that Paddle's machinery writes on its own, and that no forward reads.
 _BOOKKEEPING = frozenset({"_built", "_full_name", "_helper", "_original_funcs"})
+#: A Layer's bookkeeping: dictionaries whose entries are what the layer is made of.
 _LAYER_TABLES = (
     "_parameters",
     "_buffers",
@@ -215,6 +227,8 @@ def take(observation: Observation, roots: Iterable[tuple[str, Any]]) -> Snapshot
         for name in sorted(scan(code).global_names):
             if name in scope:
                 walk.entry(scope, name, f"global '{name}'")
+        for level, name in sorted(scan(code).imports):
+            walk.imported("." * level + name, scope)
     for label, value in roots:
         walk.visit(value, label)
     if walk.snapshot.call_facts > MAX_CALL_FACTS:
@@ -234,6 +248,7 @@ class _Walk:
         self._ran = observation.codes
         self._seen: dict[int, Any] = {}
         self._seen_entries: set[tuple[int, str]] = set()
+        self._seen_classes: dict[int, type] = {}
 
     # -- facts ------------------------------------------------------------------------------------
     def entry(
@@ -266,7 +281,7 @@ class _Walk:
             return self._tensor
         if isinstance(value, pd.paddle.nn.Layer):
             return self._layer
-        if isinstance(value, (list, tuple)):
+        if isinstance(value, (list, tuple, deque)):
             return self._sequence
         if isinstance(value, dict):
             return self._dict
@@ -294,7 +309,20 @@ class _Walk:
             return None
         if hasattr(value, "__next__"):
             return self._iterator
+        for classes, reason in _UNGUARDED:
+            if isinstance(value, classes):
+                return functools.partial(self._unguarded, reason=reason)
         return self._object
+
+    def imported(self, name: str, scope: Mapping[str, Any]) -> None:
+        """A module that a function imports by itself, and the packages it is in."""
+        full = importlib.util.resolve_name(name, scope.get("__package__") or "")
+        parts = full.split(".")
+        for end in range(1, len(parts) + 1):
+            key = ".".join(parts[:end])
+            module = sys.modules.get(key)
+            if isinstance(module, ModuleType) and _is_users(module):
+                self.entry(sys.modules, key, f"module '{key}'")
 
     # -- visitors ---------------------------------------------------------------------------------
     def _tensor(self, tensor: Any, label: str) -> None:
@@ -321,7 +349,7 @@ class _Walk:
         self._class(type(layer))
 
     def _sequence(self, sequence: Any, label: str) -> None:
-        if isinstance(sequence, list):
+        if not isinstance(sequence, tuple):
             self.snapshot._sequences.append((sequence, list(sequence), label))
         for index, item in enumerate(sequence):
             self.visit(item, f"{label}[{index}]")
@@ -363,20 +391,20 @@ class _Walk:
         self.visit(function._dygraph_function, label)
 
     def _class(self, cls: type, label: str = "") -> None:
-        for base in cls.__mro__:
-            if self._is_trusted_class(base):
-                continue
-            view = _ClassView(base)
-            for name in sorted({*self._names_of(base.__dict__), "forward", "__call__"}):
-                if name in base.__dict__ and (id(base), name) not in self._seen_entries:
-                    self._seen_entries.add((id(base), name))
-                    value = base.__dict__[name]
-                    shown = f"{base.__name__}.{name}"
-                    self.snapshot._entries.append([view, name, value, shown])
-                    self.visit(value, shown)
+        """What ``cls`` answers, wherever it finds it: a subclass may come to override a name."""
+        if id(cls) in self._seen_classes or self._is_trusted_class(cls):
+            return
+        self._seen_classes[id(cls)] = cls
+        view = _ClassView(cls)
+        names = self._class_names(cls)
+        names.update(name for name in ("forward", "__call__") if view.get(name, None) is not None)
+        for name in sorted(names):
+            self.entry(view, name, f"{cls.__name__}.{name}")
+        for base in cls.__mro__[1:]:  # which super() asks
+            self._class(base)
 
     def _module(self, module: ModuleType, label: str) -> None:
-        if origin(getattr(module, "__file__", None) or "<frozen builtin>") != "user":
+        if not _is_users(module):
             return
         for name in self._names_of(module.__dict__):
             self.entry(module.__dict__, name, f"{module.__name__}.{name}")
@@ -389,9 +417,12 @@ class _Walk:
     def _iterator(self, value: Any, label: str) -> None:
         raise CaptureRefused(f"reads {label}, an iterator, which changes when read", permanent=True)
 
+    def _unguarded(self, value: Any, label: str, *, reason: str) -> None:
+        raise CaptureRefused(f"reads {label}, {reason}", permanent=True)
+
     def _object(self, value: Any, label: str) -> None:
         cls = type(value)
-        if self._is_trusted_class(cls):
+        if self._is_trusted_class(cls) and cls.__module__ != "collections":
             return
         attributes = getattr(value, "__dict__", None)
         slots = {name for base in cls.__mro__ for name in _slots_of(base)}
@@ -409,7 +440,7 @@ class _Walk:
         self._class(cls)
 
     def _class_names(self, cls: type) -> set[str]:
-        """Names read by functions that ``cls`` itself answers."""
+        """Names that functions read and ``cls`` itself answers."""
         bases = [base for base in cls.__mro__ if not self._is_trusted_class(base)]
         return {name for base in bases for name in self._names_of(base.__dict__)}
 
@@ -423,6 +454,10 @@ class _Walk:
         """Classes that nobody changes at run time: built in, Paddle's, numpy's, the library's."""
         root = cls.__module__.partition(".")[0]
         return root in ("builtins", "paddle", "numpy", "collections", "typing", "abc", "enum")
+
+
+def _is_users(module: ModuleType) -> bool:
+    return origin(getattr(module, "__file__", None) or "<frozen builtin>") == "user"
 
 
 def _slots_of(cls: type) -> Iterable[str]:
