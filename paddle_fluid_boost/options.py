@@ -74,7 +74,7 @@ class Options:
     training: str = _option(
         "auto",
         "how calls that need gradients run: 'eager', 'stock' (Paddle's to_static), or 'auto': "
-        "stock where the user asked paddle.jit.to_static for full_graph=True, eager elsewhere",
+        "stock where paddle.jit.to_static was hooked, eager under pfb.to_static",
     )
     log: str = _option("", "comma separated log channels: compiles, guards, policy, all")
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .capture import _paddle as pd
+from .capture.lock import STATIC_LOCK
 from .dispatch import hooks, layer_call, static_function
 
 _MISSING = object()
@@ -56,6 +57,7 @@ def watch() -> None:
     """Applies the watch group: from here on compiled versions may be trusted."""
     with _lock:
         _watch.apply(list(hooks.watch_patches()))
+        STATIC_LOCK.open()
         hooks.watching = True
 
 
@@ -88,6 +90,7 @@ def uninstall() -> None:
     with _lock:
         hooks.watching = False
         layer_call.auto = False
+        STATIC_LOCK.close()  # a trace must not go on when nobody reports static work any more
         for group in (_layers, _entry, _watch):
             group.restore()
 
@@ -99,9 +102,29 @@ def installed() -> bool:
 
 def _watch_layer_calls() -> None:
     with _lock:
-        _layers.apply([(pd.paddle.nn.Layer, "__call__", _layer_call)])
+        if not _sot_in_use:
+            layer, core = pd.paddle.nn.Layer, pd.paddle.framework.core
+            _layers.apply(
+                [(layer, "__call__", _layer_call), (core, "set_eval_frame", _set_eval_frame)]
+            )
 
 
+#: SOT translates bytecode and knows ``Layer.__call__`` by its code object.  Where it is in use (a
+#: function under ``paddle.jit.to_static`` that trains, ``symbolic_translate``) ours must not stand
+#: there: single layers are no longer watched in this process.
+_sot_in_use = False
+
+
+def _set_eval_frame(callback: Any) -> Any:
+    global _sot_in_use
+    if callback is not None:
+        with _lock:
+            _sot_in_use = True
+            _layers.restore()
+    return _stock_set_eval_frame(callback)
+
+
+_stock_set_eval_frame = pd.paddle.framework.core.set_eval_frame
 hooks.request_layer_calls = _watch_layer_calls
 
 

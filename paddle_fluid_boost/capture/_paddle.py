@@ -1,7 +1,7 @@
 """The private names of Paddle that capture relies on, and nothing else.
 
-Checked on PaddlePaddle 3.0.0, 3.1.1, 3.2.2 and 3.3.1.  When a name is gone, importing this file, and
-so the package, raises UnsupportedPaddleError and leaves Paddle as it is.
+Checked on PaddlePaddle 3.0.0, 3.1.1, 3.2.2 and 3.3.1.  When a name is gone, importing this file
+(and so the package) raises UnsupportedPaddleError and leaves Paddle as it is.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ try:
 
     #: Thread-local holder of the dygraph tracer: None means this thread is in static mode.
     tracer_holder = framework.global_var
-    dygraph_guard = framework._dygraph_guard
+    TracerHolder = type(tracer_holder)
+    TracerHolder.__setattr__  # noqa: B018 - where every change of mode passes
+    switch_tracer = paddle.base.core._switch_tracer
     Value = paddle.pir.Value
     EagerTensor = paddle.Tensor
     default_dtype = paddle.get_default_dtype
@@ -61,6 +63,7 @@ __all__ = [
     "Program",
     "StaticFunction",
     "SymbolicStaticFunction",
+    "TracerHolder",
     "Value",
     "default_dtype",
     "framework",
@@ -72,11 +75,28 @@ __all__ = [
 
 
 @contextlib.contextmanager
+def _without_tracer() -> Iterator[None]:
+    """Static mode in this thread alone.
+
+    Paddle's own guard also sets what *new* threads start with; a thread that the user starts while
+    we trace would find itself in static mode.
+    """
+    tracer = tracer_holder._dygraph_tracer_
+    tracer_holder.__dict__["_dygraph_tracer_"] = None
+    switch_tracer(None)
+    try:
+        yield
+    finally:
+        tracer_holder.__dict__["_dygraph_tracer_"] = tracer
+        switch_tracer(tracer)
+
+
+@contextlib.contextmanager
 def static_tracing(program: Program, startup: Program) -> Iterator[None]:
     """Static mode in this thread, building ``program``; eager tensors that ops read become its
     parameters."""
     with contextlib.ExitStack() as modes:
-        modes.enter_context(dygraph_guard(None))
+        modes.enter_context(_without_tracer())
         modes.enter_context(program_guard(program, startup))
         modes.enter_context(to_static_mode_guard(True))
         modes.enter_context(static_op_arg_cast_guard(_convert_into_value))
@@ -110,6 +130,12 @@ def static_builders() -> list[tuple[Any, str]]:
         pass
     else:
         found.append((OpcodeExecutorCache, "translate"))
+    try:
+        from paddle.jit.pir_translated_layer import PirTranslatedLayer
+    except ImportError:  # before 3.0 final
+        pass
+    else:
+        found.append((PirTranslatedLayer, "_construct"))
     return [(cls, name) for cls, name in found if name in cls.__dict__]
 
 

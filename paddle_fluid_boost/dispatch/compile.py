@@ -23,6 +23,7 @@ from ..hotspot.monitor import SignatureStats
 from ..hotspot.worker import exiting
 from ..options import options
 from ..report.records import Refusal
+from .promotion import run_plainly
 from .results import Layout, layout
 from .version import Flag, Version, Weights
 
@@ -86,7 +87,7 @@ class CompileJob:
         started = time.perf_counter()
         self._stats.start_compile()
         try:
-            with Yielding(self._background, exiting), pd.paddle.no_grad():
+            with run_plainly(), Yielding(self._background, exiting), pd.paddle.no_grad():
                 version, choice = self._compile()
         except Exiting:
             return

@@ -1,4 +1,4 @@
-"""The patches that tell us when layers and tensors change, and that serialise static building.
+"""The patches that tell us when layers and tensors change, and when static programs are built.
 
 Every patch calls the original and then ``watch.touch``; nothing else changes.  Only ``plugin``
 installs and removes them.
@@ -78,7 +78,8 @@ def watch_patches() -> Iterable[tuple[Any, str, Callable[..., Any]]]:
     for cls, name in pd.optimizer_methods():
         yield cls, name, _touching_optimized(getattr(cls, name))
     for cls, name in pd.static_builders():
-        yield cls, name, _locked(cls.__dict__[name])
+        yield cls, name, _building(cls.__dict__[name])
+    yield pd.TracerHolder, "__setattr__", _reporting_static_mode(pd.TracerHolder.__setattr__)
 
 
 def _touching_self(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -132,7 +133,7 @@ def _touching_optimized(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def patched(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            with STATIC_LOCK:
+            with STATIC_LOCK.building():
                 return original(self, *args, **kwargs)
         finally:
             for entry in self._parameter_list or ():
@@ -142,13 +143,30 @@ def _touching_optimized(original: Callable[..., Any]) -> Callable[..., Any]:
     return patched
 
 
-def _locked(original: Any) -> Any:
+def _building(original: Any) -> Any:
     if isinstance(original, (staticmethod, classmethod)):
-        return type(original)(_locked(original.__func__))
+        return type(original)(_building(original.__func__))
 
     @functools.wraps(original)
     def patched(*args: Any, **kwargs: Any) -> Any:
-        with STATIC_LOCK:
+        with STATIC_LOCK.building():
             return original(*args, **kwargs)
+
+    return patched
+
+
+def _reporting_static_mode(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Every way into static mode and out of it sets the tracer of this thread."""
+
+    @functools.wraps(original)
+    def patched(self: Any, name: str, value: Any) -> None:
+        if name != "_dygraph_tracer_":
+            return original(self, name, value)
+        was_static = self.__dict__.get(name) is None
+        if value is None and not was_static:
+            STATIC_LOCK.start_building()
+        original(self, name, value)
+        if value is not None and was_static:
+            STATIC_LOCK.stop_building()
 
     return patched

@@ -30,19 +30,21 @@ _CONFIRM_TRIES = 3
 _context = threading.local()
 
 
-def observing() -> bool:
-    """True while this thread runs an observed call: everything inside must run as the user's own
-    code, compiled parts too."""
-    return getattr(_context, "observing", False)
+def running_plainly() -> bool:
+    """True while this thread runs a call for us, observed or for comparison: everything inside must
+    run as the user's own code, parts that are boosted themselves too."""
+    return getattr(_context, "plainly", False)
 
 
 @contextmanager
-def _observed_context() -> Iterator[None]:
-    _context.observing = True
+def run_plainly() -> Iterator[None]:
+    """Makes :func:`running_plainly` True in this thread."""
+    before = running_plainly()
+    _context.plainly = True
     try:
         yield
     finally:
-        _context.observing = False
+        _context.plainly = before
 
 
 @dataclass
@@ -72,7 +74,7 @@ class Attempt:
             Busy: another profiler is active; nothing was run.
         """
         versions = [tensor.inplace_version for tensor in tensors]
-        with _observed_context(), Observer() as observation:
+        with run_plainly(), Observer() as observation:
             result = call(*args, **kwargs)
         if [tensor.inplace_version for tensor in tensors] != versions:
             observation.refuse("writes to one of its arguments", "")
@@ -97,6 +99,7 @@ class Attempt:
             self.layers_touched = Flag()
             for layer in self.snapshot.layers:
                 watch(layer, self.layers_touched)
+            self.snapshot.layers.clear()  # a version must not keep its own layer alive
 
     def confirm(self) -> Refusal | bool | None:
         """After one more call: True when the state is as it was, False to observe once more, or
@@ -119,4 +122,4 @@ def _key_after(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return None
 
 
-__all__ = ["Attempt", "Busy", "observing"]
+__all__ = ["Attempt", "Busy", "run_plainly", "running_plainly"]

@@ -56,22 +56,23 @@ def ensure_unit(function: Any, *, hooked: bool | None = None) -> Unit | None:
 
 
 def _make_unit(function: Any, hooked: bool) -> Unit | None:
-    if function._property or _asks_for_another_compiler(function):
+    instance = function.class_instance
+    if function._property or isinstance(instance, type) or _asks_for_another_compiler(function):
         return None
     stock = functools.partial(stock_call, function)
     eager = _eager(function)
-    whole_graph = isinstance(function, pd.ASTStaticFunction)
     training = options.training
     if training == "auto":
-        training = "stock" if hooked and whole_graph else "eager"
+        training = "stock" if hooked else "eager"
     return Unit(
         _name(function),
         eager,
         lambda: _roots(function),
-        cold=stock if hooked and whole_graph else eager,
+        cold=_cold(function, eager, stock) if hooked else eager,
         training=stock if training == "stock" else eager,
-        owner=function.class_instance,
-        on_new_signature=lambda args, kwargs: _remember_spec(function, args, kwargs),
+        owner=instance if isinstance(instance, pd.paddle.nn.Layer) else None,
+        in_static_mode=stock,
+        on_signature=lambda args, kwargs: _remember_spec(function, args, kwargs),
         on_refused=watch_parts,
     )
 
@@ -86,6 +87,25 @@ def _eager(function: Any) -> Callable[..., Any]:
         return code(instance(), *args, **kwargs)
 
     return bound
+
+
+def _cold(
+    function: Any, eager: Callable[..., Any], stock: Callable[..., Any]
+) -> Callable[..., Any]:
+    """What runs cold calls of an object made by ``paddle.jit.to_static``: eager, except where the
+    user asked for the whole graph; and arguments that do not fit are Paddle's error, not Python's.
+    """
+    if isinstance(function, pd.ASTStaticFunction):
+        return stock
+
+    def cold(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return eager(*args, **kwargs)
+        except TypeError:
+            function._function_spec.unified_args_and_kwargs(args, kwargs)  # raises if it is theirs
+            raise
+
+    return cold
 
 
 def _asks_for_another_compiler(function: Any) -> bool:

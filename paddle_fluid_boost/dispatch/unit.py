@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from ..capture import _paddle as pd
+from ..capture.lock import STATIC_LOCK
 from ..engines.select import Choice
 from ..hotspot.monitor import COLD, COMPILED, QUEUED, FunctionStats, SignatureStats
 from ..hotspot.policy import COMPILE, COMPILE_GENERIC, Policy
@@ -23,7 +24,7 @@ from ..report.records import Event, Refusal
 from . import hooks
 from .cache import VERSIONS_PER_SIGNATURE, VersionCache
 from .compile import CompileJob
-from .promotion import Attempt, Busy, observing
+from .promotion import Attempt, Busy, running_plainly
 from .recheck import WeightsJob
 from .signature import Opaque, describe, key_of
 from .version import Version
@@ -56,7 +57,8 @@ class Unit:
         asked for its whole-graph mode).
     training: what runs when gradients are needed.
     owner: the Layer that ``eager`` belongs to, or None; held weakly.
-    on_new_signature: told (args, kwargs) when a signature is met for the first time.
+    in_static_mode: what runs while the user builds a static program.
+    on_signature: told (args, kwargs) of cold calls whose signature is not that of the last one.
     on_refused: told when a function turned out not to be compilable as a whole.
     """
 
@@ -69,7 +71,8 @@ class Unit:
         cold: Callable[..., Any] | None = None,
         training: Callable[..., Any] | None = None,
         owner: Any = None,
-        on_new_signature: Callable[[tuple[Any, ...], dict[str, Any]], None] | None = None,
+        in_static_mode: Callable[..., Any] | None = None,
+        on_signature: Callable[[tuple[Any, ...], dict[str, Any]], None] | None = None,
         on_refused: Callable[[Unit], None] | None = None,
     ) -> None:
         self.name = name
@@ -87,7 +90,9 @@ class Unit:
         self._roots = roots
         self._training = training or self.cold
         self._owner = weakref.ref(owner) if owner is not None else None
-        self._on_new_signature = on_new_signature
+        self._in_static_mode = in_static_mode or eager
+        self._on_signature = on_signature
+        self._last_key: Hashable = None
         self._on_refused = on_refused
         self._trainable: Any = None
         self._attempts: dict[Hashable, Attempt] = {}
@@ -107,7 +112,9 @@ class Unit:
         if not hooks.watching:
             return self.cold(*args, **kwargs)
         tracer = _tracer_holder._dygraph_tracer_
-        if tracer is None or observing():
+        if tracer is None and not STATIC_LOCK.tracing_here:
+            return self._in_static_mode(*args, **kwargs)
+        if tracer is None or running_plainly():
             return self._eager(*args, **kwargs)
         if tracer._amp_level != _NO_AMP:
             self._note_refusal("runs under auto_cast, whose casts are not compiled yet")
@@ -121,6 +128,7 @@ class Unit:
             if version.ready() or self._usable_after_all(version):
                 return self._run(version, tensors, args, kwargs)
         if tracer._has_grad and self._needs_gradients(tensors):
+            self._meet(key, args, kwargs)
             return self._training(*args, **kwargs)
         if any(map(_is_empty, tensors)):
             return self.cold(*args, **kwargs)
@@ -149,10 +157,9 @@ class Unit:
         self, key: Hashable, tensors: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         stats = self.stats.signature(key)
-        if not stats.eager_calls and self._on_new_signature is not None:
-            self._on_new_signature(args, kwargs)
+        self._meet(key, args, kwargs)
         attempt = self._attempts.get(key)
-        if attempt is None and options.hot_calls and _is_due_now(stats):
+        if attempt is None and options.hot_calls and self._is_due_now(stats):
             attempt = self._attempts[key] = Attempt()
         started = time.perf_counter()
         if attempt is not None and attempt.snapshot is None:
@@ -169,6 +176,19 @@ class Unit:
         if ask:
             self._ask_policy(key, stats, args, kwargs)
         return result
+
+    def _meet(self, key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Tells of a signature that is not the one of the last call seen."""
+        if self._on_signature is not None and key != self._last_key:
+            self._last_key = key
+            self._on_signature(args, kwargs)
+
+    def _is_due_now(self, stats: SignatureStats) -> bool:
+        """``options.hot_calls`` asks for this call to be observed.  Where Paddle's ``to_static``
+        runs cold calls it gets the first one, so that its program exists."""
+        calls = stats.eager_calls + 1
+        first = 1 if self.cold is self._eager else 2
+        return stats.state == COLD and calls >= max(options.hot_calls, first)
 
     def _sample(self, stats: SignatureStats) -> None:
         """Lets calls of a quick function pass unseen, where looking would cost a good part of it.
@@ -395,10 +415,6 @@ def _bounded_store(table: dict[Any, Any], key: Any, value: Any) -> None:
     table[key] = value
     while len(table) > options.max_signatures:
         table.pop(next(iter(table)), None)
-
-
-def _is_due_now(stats: SignatureStats) -> bool:
-    return stats.state == COLD and stats.eager_calls + 1 >= options.hot_calls
 
 
 def _stop_gradient(tensor: Any) -> bool:

@@ -245,7 +245,6 @@ def test_save_of_a_symbolic_layer_after_inference(tmp_path) -> None:
     _same(paddle.jit.load(str(tmp_path / "model"))(_x()), result)
 
 
-@pytest.mark.xfail(strict=True, reason="calls that need gradients leave no spec for jit.save")
 def test_save_of_a_symbolic_layer_after_training(tmp_path) -> None:
     net = _static(Affine(), full_graph=False)
     result = net(_x())
@@ -382,7 +381,6 @@ def test_eval_of_a_method_must_go_through_the_layer() -> None:
 # -- modes ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="calls in static mode run eagerly instead of being refused")
 @pytest.mark.parametrize("full_graph", [True, False])
 @pytest.mark.parametrize("calls", [0, 4])
 def test_calls_in_static_mode_are_refused(full_graph: bool, calls: int) -> None:
@@ -402,9 +400,6 @@ def test_programs_need_dynamic_mode_at_construction() -> None:
             _ = net.forward.concrete_program
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the class is taken for a layer: AttributeError 'parameters'"
-)
 def test_a_class_method_is_refused_as_on_stock() -> None:
     class Holder:
         @classmethod
@@ -431,10 +426,6 @@ def test_parameters_made_in_forward_are_refused_in_whole_graph_mode() -> None:
 def test_sot_sees_through_the_call_of_a_layer(
     installed: str, request: pytest.FixtureRequest
 ) -> None:
-    if installed == "auto":
-        request.applymarker(
-            pytest.mark.xfail(strict=True, reason="SOT translates the plugin's own functions")
-        )
     cache = OpcodeExecutorCache()
     cache.clear()
     net = Affine()
@@ -484,10 +475,6 @@ def test_gradients_after_inference_calls(full_graph: bool) -> None:
 def test_a_layer_that_is_dropped_is_freed(
     wrapped: bool, installed: str, request: pytest.FixtureRequest
 ) -> None:
-    if installed == "auto":
-        request.applymarker(
-            pytest.mark.xfail(strict=True, reason="layer_call's table keeps compiled layers alive")
-        )
     net = _frozen(Affine())
     if wrapped:
         net = _static(net)
