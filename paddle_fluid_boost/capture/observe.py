@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 import random
 import sys
-from collections.abc import Mapping
 from types import CodeType, FrameType, ModuleType, TracebackType
 from typing import Any
 
@@ -38,13 +37,19 @@ _PADDLE_EFFECTS = {
     "backward": "runs a backward pass",
     "grad": "computes gradients",
     "step": "steps an optimizer",
+    "clear_grad": "clears gradients",
+    "clear_gradients": "clears gradients",
     "seed": "seeds a random generator",
     "set_rng_state": "sets a random generator",
     "set_default_dtype": "sets the default dtype",
     "set_device": "sets the device",
     "set_flags": "sets flags of Paddle",
+    "set_printoptions": "sets how tensors are printed",
+    "set_global_initializer": "sets the initializer of new layers",
     "enable_static": "switches to static mode",
 }
+#: Decorators of Paddle's, which stand between a caller and such a function.
+_PADDLE_WRAPPERS = frozenset({"__impl__", "wrapper", "_decorate_function"})
 _BUILTIN_EFFECTS = frozenset(
     {
         "print", "input", "open", "exec", "eval", "compile", "breakpoint", "setattr", "delattr",
@@ -74,6 +79,7 @@ _TENSOR_EFFECTS = frozenset(
         "_share_buffer_to",
         "_share_underline_tensor_to",
         "_clear_data",
+        "clear_gradient",
         "get_tensor",
         "copy_",
     }
@@ -101,12 +107,16 @@ class Observation:
         self.user_codes: list[tuple[CodeType, dict[str, Any]]] = []
         self.refusals: list[Refusal] = []
         self.dynamic_reads = False
+        #: Attributes of layers that Paddle itself wrote.  They are guarded: a call that leaves what
+        #: it finds need not be repeated for it.
+        self.written: set[str] = set()
         self._said: set[tuple[str, str]] = set()
 
     @property
     def attribute_names(self) -> frozenset[str]:
-        """Every attribute name that some function entered may have read."""
-        return frozenset().union(*(scan(code).attribute_names for code in self.codes.values()))
+        """Every attribute name that some function entered may have read or Paddle has written."""
+        read = (scan(code).attribute_names for code in self.codes.values())
+        return frozenset(self.written).union(*read)
 
     def refuse(self, reason: str, where: str) -> None:
         """Adds a reason unless it is there already."""
@@ -133,6 +143,7 @@ class Observer:
         if sys.getprofile() is not None:
             raise Busy
         self._host_random = _host_random_state()
+        self._modes = _modes()
         sys.setprofile(self._on_event)
         return self.observation
 
@@ -145,6 +156,8 @@ class Observer:
         sys.setprofile(None)
         if _host_random_state() != self._host_random:
             self.observation.refuse("draws random numbers from Python or numpy", "")
+        if _modes() != self._modes:
+            self.observation.refuse("leaves Paddle in another mode than it found", "")
         for code, _ in self.observation.user_codes:
             if "__dict__" in scan(code).attribute_names:
                 self.observation.dynamic_reads = True
@@ -194,11 +207,13 @@ class Observer:
         effect = _PADDLE_EFFECTS.get(code.co_name)
         if effect is None or self._origins.get(id(code)) != "paddle":
             return
-        by_paddle = _caller_origin(frame) == "paddle"
+        caller = _caller(frame)
+        by_paddle = caller is not None and origin(caller.co_filename) == "paddle"
         name = ""
         if code.co_name.endswith("attr__"):
             name = frame.f_locals.get("name", "?")
-            if by_paddle and _writes_what_is_there(frame.f_locals):
+            if by_paddle and caller is not None and caller.co_name != "__init__":  # of a new layer
+                self.observation.written.add(name)
                 return
         elif by_paddle:  # Paddle's own bookkeeping inside a layer or function
             return
@@ -272,20 +287,22 @@ def _for_user(frame: FrameType) -> bool:
     return caller is not None and origin(caller.f_code.co_filename) == "user"
 
 
-def _caller_origin(frame: FrameType) -> str:
-    """Whose code called, patches of ours passed over."""
+def _caller(frame: FrameType) -> CodeType | None:
+    """The function that called, decorators and patches of ours passed over."""
     caller = frame.f_back
-    while caller is not None and origin(caller.f_code.co_filename) == "ours":
+    while caller is not None:
+        kind = origin(caller.f_code.co_filename)
+        if kind != "ours" and not (kind == "paddle" and caller.f_code.co_name in _PADDLE_WRAPPERS):
+            return caller.f_code
         caller = caller.f_back
-    return origin(caller.f_code.co_filename) if caller is not None else "user"
+    return None
 
 
-def _writes_what_is_there(arguments: Mapping[str, Any]) -> bool:
-    """True for ``setattr(layer, name, value)`` of a value that the layer has: BatchNorm does so."""
-    layer, name = arguments["self"], arguments["name"]
-    if "value" not in arguments:
-        return False
-    return layer.__dict__.get(name, Observer) is arguments["value"]
+def _modes() -> tuple[Any, ...]:
+    """Settings of Paddle's that outlive a call which does not put them back."""
+    tracer = pd.tracer_holder._dygraph_tracer_
+    levels = (tracer._has_grad, tracer._amp_level) if tracer is not None else ()
+    return (*levels, pd.default_dtype())
 
 
 def _user_location(frame: FrameType | None) -> str:
