@@ -66,14 +66,19 @@ def is_simple(value: Any) -> bool:
 
 
 def same_value(one: Any, other: Any) -> bool:
-    """Identity, or equality of simple values of one type (so that 1, 1.0 and True differ)."""
+    """Identity, or equality of simple values of one type (so that 1, 1.0 and True differ, and 0.0
+    and -0.0)."""
     if one is other:
         return True
     if type(one) is not type(other):
         return False
     if isinstance(one, tuple):
         return len(one) == len(other) and all(map(same_value, one, other))
-    return is_simple(one) and bool(one == other or (one != one and other != other))
+    if isinstance(one, numpy.generic):
+        return one.tobytes() == other.tobytes()
+    if isinstance(one, float):
+        return one.hex() == other.hex()
+    return is_simple(one) and bool(one == other)
 
 
 def _name_of(value: Any) -> str:

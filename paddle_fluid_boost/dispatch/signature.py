@@ -38,6 +38,8 @@ def _leaf(value: Any, tensors: list[Any]) -> Any:
             return (value.dtype, *value.shape, value.stop_gradient, str(value.place))
         return (value.dtype, *value.shape, value.stop_gradient)
     if kind in _SCALARS:
+        if kind is float and not value:
+            return (kind, str(value))  # 0.0 and -0.0 are equal but not the same
         return (kind, value)
     if kind is list or kind is tuple or is_namedtuple(value):
         return (kind, *[_leaf(item, tensors) for item in value])
