@@ -17,9 +17,12 @@ from typing import Any
 from .capture import _paddle as pd
 from .capture.lock import STATIC_LOCK
 from .dispatch import hooks, layer_call, static_function
+from .dispatch.unit import WORKER
 
 _MISSING = object()
 _lock = threading.RLock()
+#: Seconds that :func:`uninstall` waits for a running compile to end.
+_PATIENCE = 10.0
 
 
 class _Patches:
@@ -87,10 +90,11 @@ def uninstall() -> None:
 
     Functions under ``pfb.to_static`` go on running, eagerly, until something is boosted again.
     """
+    hooks.watching = False
+    STATIC_LOCK.close()  # a trace must not go on when nobody reports static work any more
+    WORKER.wait_idle(_PATIENCE)  # a running compile sees ``hooks.watching`` and ends
     with _lock:
-        hooks.watching = False
         layer_call.auto = False
-        STATIC_LOCK.close()  # a trace must not go on when nobody reports static work any more
         for group in (_layers, _entry, _watch):
             group.restore()
 

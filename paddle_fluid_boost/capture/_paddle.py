@@ -115,6 +115,17 @@ def take_recorded_parameters(program: Program) -> list[paddle.Tensor]:
     return list(tensors)
 
 
+def forget_failed_captures() -> None:
+    """Empties the table of :func:`take_recorded_parameters` after a capture of the user's failed.
+
+    Paddle leaves the entries of a failed capture behind, and the next program at that address
+    reads them.  Call it only while no other program is being captured.
+    """
+    _global_parameter_recorder.params_dict.clear()
+    _global_parameter_recorder.tensor2value.clear()
+    _global_inplace_map.params_dict.clear()
+
+
 def static_builders() -> list[tuple[Any, str]]:
     """(class, method) of Paddle's own builders of static programs, which must take our lock."""
     from paddle.jit.dy2static.pir_partial_program import PartialProgramLayer

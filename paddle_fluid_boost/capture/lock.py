@@ -107,6 +107,11 @@ class StaticLock:
                 self._building[me] = depth
             self._changed.notify_all()
 
+    @property
+    def alone(self) -> bool:
+        """True when only the calling thread builds, and not inside another build."""
+        return self._tracing is None and self._building == {threading.get_ident(): 1}
+
     @contextmanager
     def building(self) -> Iterator[None]:
         """Static work that is not ours, for the length of a ``with`` block."""

@@ -71,6 +71,7 @@ def trace(
         return value
 
     with STATIC_LOCK:
+        pd.take_recorded_parameters(program)  # what a dead program at this address left behind
         try:
             with pd.static_tracing(program, startup):
                 symbolic_args, symbolic_kwargs = map_leaves((tuple(args), dict(kwargs)), symbol)

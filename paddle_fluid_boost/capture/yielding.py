@@ -22,17 +22,18 @@ from .lock import STATIC_LOCK
 from .sources import origin
 
 
-class Exiting(BaseException):
-    """The interpreter exits.  Not an Exception, so that the code it ends does not handle it."""
+class Stopped(BaseException):
+    """The work is to end: the interpreter exits, or the plugin was taken out.  Not an Exception, so
+    that the code it ends does not handle it."""
 
 
 class Yielding:
-    """Context manager: Python code inside the block pauses regularly, and raises :class:`Exiting`
-    once ``exiting()`` is true.  Does nothing when not ``enabled``, or when this thread already has
+    """Context manager: Python code inside the block pauses regularly, and raises :class:`Stopped`
+    once ``stopped()`` is true.  Does nothing when not ``enabled``, or when this thread already has
     a profile hook."""
 
-    def __init__(self, enabled: bool, exiting: Callable[[], bool]) -> None:
-        self._exiting = exiting
+    def __init__(self, enabled: bool, stopped: Callable[[], bool]) -> None:
+        self._stopped = stopped
         self._enabled = enabled and sys.getprofile() is None
         self._slice = options.capture_slice_ms / 1e3
         self._pause = self._slice * (1 / options.capture_duty - 1)
@@ -48,8 +49,8 @@ class Yielding:
             sys.setprofile(None)
 
     def _on_event(self, frame: FrameType, event: str, arg: object) -> None:
-        if event == "call" and self._exiting() and _may_raise(frame):
-            raise Exiting  # which ends the hook too
+        if event == "call" and self._stopped() and _may_raise(frame):
+            raise Stopped  # which ends the hook too
         if time.perf_counter() > self._until:
             if self._pause > 0 and not STATIC_LOCK.contended:
                 time.sleep(self._pause)

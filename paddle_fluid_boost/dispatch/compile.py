@@ -16,13 +16,14 @@ from ..capture.screen import screen
 from ..capture.state import Snapshot
 from ..capture.structure import map_leaves
 from ..capture.trace import trace
-from ..capture.yielding import Exiting, Yielding
+from ..capture.yielding import Stopped, Yielding
 from ..engines.select import Choice, choose
 from ..errors import CaptureRefused
 from ..hotspot.monitor import SignatureStats
 from ..hotspot.worker import exiting
 from ..options import options
 from ..report.records import Refusal
+from . import hooks
 from .promotion import run_plainly
 from .results import Layout, layout
 from .version import Flag, Version, Weights
@@ -87,9 +88,10 @@ class CompileJob:
         started = time.perf_counter()
         self._stats.start_compile()
         try:
-            with run_plainly(), Yielding(self._background, exiting), pd.paddle.no_grad():
+            with run_plainly(), Yielding(self._background, _stopped), pd.paddle.no_grad():
                 version, choice = self._compile()
-        except Exiting:
+        except Stopped:
+            self.abandoned()
             return
         except CaptureRefused as error:
             refusal = Refusal(error.reason, error.where, error.permanent)
@@ -169,7 +171,7 @@ class CompileJob:
         if self._background:
             time.sleep(max(seconds, self._stats.eager_median()))
             if exiting():
-                raise Exiting
+                raise Stopped
 
     def _check_choice(self, choice: Choice) -> None:
         if choice.executable is None:
@@ -188,3 +190,9 @@ def _keep_outputs(captured: Any, result: Layout) -> None:
     """Drops the outputs that are inputs or live tensors handed back as they are."""
     captured.outputs = [captured.outputs[i] for i in result.used]
     captured.output_values = [captured.output_values[i] for i in result.used]
+
+
+def _stopped() -> bool:
+    """A background compile must end: at the exit of the interpreter, or when nobody watches any
+    more for what it depends on."""
+    return exiting() or not hooks.watching

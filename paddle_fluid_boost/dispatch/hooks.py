@@ -150,7 +150,12 @@ def _building(original: Any) -> Any:
     @functools.wraps(original)
     def patched(*args: Any, **kwargs: Any) -> Any:
         with STATIC_LOCK.building():
-            return original(*args, **kwargs)
+            try:
+                return original(*args, **kwargs)
+            except BaseException:
+                if STATIC_LOCK.alone:
+                    pd.forget_failed_captures()
+                raise
 
     return patched
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from ..capture import _paddle as pd
-from ..capture.lock import STATIC_LOCK
 from ..engines.select import Choice
 from ..hotspot.monitor import COLD, COMPILED, QUEUED, FunctionStats, SignatureStats
 from ..hotspot.policy import COMPILE, COMPILE_GENERIC, Policy
@@ -109,13 +108,13 @@ class Unit:
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One call.  Whoever calls this a lot asks :attr:`skip` first, and if it is not 0 counts it
         down and calls :attr:`cold` directly."""
+        if running_plainly():
+            return self._eager(*args, **kwargs)
         if not hooks.watching:
             return self.cold(*args, **kwargs)
         tracer = _tracer_holder._dygraph_tracer_
-        if tracer is None and not STATIC_LOCK.tracing_here:
+        if tracer is None:
             return self._in_static_mode(*args, **kwargs)
-        if tracer is None or running_plainly():
-            return self._eager(*args, **kwargs)
         if tracer._amp_level != _NO_AMP:
             self._note_refusal("runs under auto_cast, whose casts are not compiled yet")
             return self.cold(*args, **kwargs)

@@ -9,7 +9,7 @@ import time
 import paddle
 import pytest
 
-from paddle_fluid_boost.capture.yielding import Exiting, Yielding
+from paddle_fluid_boost.capture.yielding import Stopped, Yielding
 from paddle_fluid_boost.options import override
 
 
@@ -51,7 +51,7 @@ def test_hook_of_somebody_else_is_left_alone():
 def test_exit_ends_the_work_at_the_next_forward():
     net, x = Net(), paddle.ones([1])
     entered = threading.Event()
-    with pytest.raises(Exiting), Yielding(True, entered.is_set):
+    with pytest.raises(Stopped), Yielding(True, entered.is_set):
         net(x)
         entered.set()
         net(x)
