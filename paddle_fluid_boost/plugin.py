@@ -133,12 +133,12 @@ hooks.request_layer_calls = _watch_layer_calls
 
 
 @functools.wraps(static_function.stock_call)
-def _hooked_call(self: Any, *args: Any, **kwargs: Any) -> Any:
+def _hooked_call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
     return static_function.call(self, args, kwargs, hooked=True)
 
 
 @functools.wraps(layer_call.stock_call)
-def _layer_call(self: Any, *args: Any, **kwargs: Any) -> Any:
+def _layer_call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
     return layer_call.call(self, *args, **kwargs)
 
 

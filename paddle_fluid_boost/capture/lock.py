@@ -135,5 +135,10 @@ class StaticLock:
 STATIC_LOCK = StaticLock()
 
 if hasattr(os, "register_at_fork"):
-    # The threads that held or waited do not exist in the child.
-    os.register_at_fork(after_in_child=STATIC_LOCK._reset)
+    # A child forked in the middle of a trace would keep its program as the current one; and the
+    # threads that held or waited do not exist there.
+    os.register_at_fork(
+        before=STATIC_LOCK.start_building,
+        after_in_parent=STATIC_LOCK.stop_building,
+        after_in_child=STATIC_LOCK._reset,
+    )

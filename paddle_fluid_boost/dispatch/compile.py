@@ -157,8 +157,9 @@ class CompileJob:
 
     def _eager_seconds(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
         """What an eager call costs: as the user met it, or measured where there is too little."""
-        if self._stats.eager_calls >= _ENOUGH_CALLS:
-            return self._stats.eager_median()
+        calls, _, seconds = self._stats.eager_before_compile
+        if calls >= _ENOUGH_CALLS:
+            return seconds
         times = []
         for _ in range(_ENOUGH_CALLS):
             started = time.perf_counter()

@@ -88,7 +88,9 @@ def _part_reports(layer: Any, seen: set[int]) -> list[Report]:
 def _signature(unit: Unit, key: Hashable, stats: SignatureStats) -> SignatureReport:
     versions = unit.cache.versions.get(key, ())
     choice = unit.choices.get(key)
-    eager, compiled = stats.eager_median(), stats.compiled_median()
+    # What eager cost before the compile competed with it for the processor.
+    eager = stats.eager_before_compile[2] or stats.eager_median()
+    compiled = stats.compiled_median()
     report = SignatureReport(
         call=unit.descriptions.get(key, ""),
         state=stats.state,

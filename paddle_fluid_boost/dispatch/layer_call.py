@@ -24,7 +24,7 @@ _units: dict[int, tuple[Unit, weakref.ref[Any]]] = {}
 _depth = threading.local()
 
 
-def call(layer: Any, *args: Any, **kwargs: Any) -> Any:
+def call(layer: Any, /, *args: Any, **kwargs: Any) -> Any:
     """The replacement of ``Layer.__call__`` while the plugin watches layers."""
     entry = _units.get(id(layer))
     if entry is None:

@@ -104,8 +104,10 @@ class Attempt:
     def confirm(self) -> Refusal | bool | None:
         """After one more call: True when the state is as it was, False to observe once more, or
         the refusal when it never settles."""
-        assert self.snapshot is not None
-        reason = self.snapshot.layer_mismatch() or self.snapshot.mismatch()
+        snapshot = self.snapshot
+        if snapshot is None:  # another thread found it changed
+            return False
+        reason = snapshot.layer_mismatch() or snapshot.mismatch()
         if not reason:
             return True
         self.snapshot = None

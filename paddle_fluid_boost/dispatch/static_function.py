@@ -155,7 +155,7 @@ def _remember_spec(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
 class BoostedSymbolicFunction(pd.SymbolicStaticFunction):
     """A function under ``pfb.to_static``."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         unit = self.__dict__.get(_UNIT)
         if unit is not None and unit.skip:  # refused: next to nothing on top of eager
             unit.skip -= 1
@@ -170,7 +170,7 @@ class BoostedWholeGraphFunction(pd.ASTStaticFunction):
     for it, from the signatures that were called.
     """
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return call(self, args, kwargs, hooked=False)
 
     def _build_programs(self) -> None:

@@ -282,9 +282,10 @@ class Unit:
         outcome = attempt.confirm()
         if isinstance(outcome, Refusal):
             self._give_up(key, stats, [outcome])
-        if outcome is not True or self._attempts.pop(key, None) is not attempt:
-            return  # not confirmed, or another thread was quicker
-        assert snapshot is not None
+        if outcome is not True or snapshot is None:
+            return
+        if self._attempts.pop(key, None) is not attempt:
+            return  # another thread was quicker
         job = CompileJob(
             self,
             key,

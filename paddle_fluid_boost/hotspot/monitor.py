@@ -175,7 +175,7 @@ class SignatureStats:
         """Time that the compiled calls saved against eager, the compile cost not taken off."""
         if not self.compiled_timed:
             return 0.0
-        eager = self.eager_median() or self.measured_eager
+        eager = self.measured_eager or self.eager_median()
         return self.compiled_calls * eager - self.compiled_seconds()
 
     @property

@@ -305,7 +305,7 @@ class Policy:
         calls :meth:`rejected` with the reason.
         """
         stats.next_review = 2 * stats.compiled_timed
-        eager = stats.eager_median() or stats.measured_eager
+        eager = stats.measured_eager or stats.eager_median()
         compiled = stats.compiled_median()
         if compiled <= eager:
             return ""
