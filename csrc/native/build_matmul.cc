@@ -13,11 +13,39 @@ Dims Padded(Dims shape, std::size_t rank) {
   return shape;
 }
 
-// Whether one of the last two dimensions is contiguous, which fast products require.
-bool HasUnitStride(const Desc& desc) {
-  if (!IsStrided(desc)) return false;
+// The same layout with unambiguous strides for dimensions of size 1: what a permutation leaves
+// there makes oneDNN 3.6 take a row for a column and read out of bounds.  In the matrix they are
+// those of a row-major tensor, in front of it larger than everything else.
+Desc WithPlainUnits(const Desc& desc) {
+  const Dims shape = desc.get_dims();
+  Dims strides = desc.get_strides();
+  dnnl::memory::dim extent = 1;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] != 1) extent = std::max(extent, strides[i] * shape[i]);
+  }
+  const std::size_t last = shape.size() - 1;
+  for (std::size_t i = 0; i + 2 < shape.size(); ++i) {
+    if (shape[i] == 1) strides[i] = extent;
+  }
+  if (shape[last] == 1) strides[last] = 1;
+  if (shape[last - 1] == 1) strides[last - 1] = strides[last] * shape[last];
+  return Desc(shape, desc.get_data_type(), strides);
+}
+
+// Whether oneDNN 3.6 multiplies matrices in this layout, fast and right: one of the last two
+// dimensions is contiguous, the first one is outermost in memory.  So heads may lie inside or
+// outside of the sequence, but batches are not interleaved, which it gets wrong.
+bool IsMatrixLayout(const Desc& desc) {
+  if (!IsStrided(desc) || desc.get_ndims() > 4) return false;
+  const Dims shape = desc.get_dims();
   const Dims strides = desc.get_strides();
-  return strides[strides.size() - 1] == 1 || strides[strides.size() - 2] == 1;
+  const std::size_t last = shape.size() - 1;
+  const bool contiguous =
+      shape[last] > 1 && (strides[last] == 1 || (shape[last - 1] > 1 && strides[last - 1] == 1));
+  for (std::size_t i = 1; i < shape.size() && last > 1 && shape[0] > 1; ++i) {
+    if (strides[0] < strides[i] * shape[i]) return false;
+  }
+  return contiguous;
 }
 
 }  // namespace
@@ -55,11 +83,19 @@ int PlanBuilder::Batched(int a, int b, int bias, const PostOps& post_ops, const 
   Dims out = shape(a);
   for (std::size_t i = 0; i + 2 < rank; ++i) out[i] = std::max(out[i], shape(b)[i]);
   out.back() = shape(b).back();
-  if (!HasUnitStride(desc(a))) a = RowMajorOf(a);
-  if (!HasUnitStride(desc(b)) && !IsConstant(b)) b = RowMajorOf(b);
+  const auto readable = [&](int operand) {
+    if (IsRowMajor(desc(operand)) || !IsMatrixLayout(desc(operand))) return RowMajorOf(operand);
+    return View(operand, WithPlainUnits(desc(operand)));
+  };
+  a = readable(a);
+  if (!IsConstant(b)) b = readable(b);
   auto [ops, separate] = SplitFusable(post_ops);
   for (PostOp& op : ops) {
     if (op.value >= 0) op.value = Reshape(op.value, Padded(shape(op.value), rank));
+  }
+  // oneDNN 3.6 reads memory it was not given in batched products over one element.
+  if (shape(a).back() == 1 && bias < 0 && !IsConstant(b)) {
+    return Binary("mul", a, b, out, post_ops);
   }
   const WorkScope work(
       *this, 2.0 * static_cast<double>(ElementCount(out)) * static_cast<double>(shape(a).back()));
