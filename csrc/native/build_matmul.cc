@@ -13,25 +13,6 @@ Dims Padded(Dims shape, std::size_t rank) {
   return shape;
 }
 
-// The same layout with unambiguous strides for dimensions of size 1: what a permutation leaves
-// there makes oneDNN 3.6 take a row for a column and read out of bounds.  In the matrix they are
-// those of a row-major tensor, in front of it larger than everything else.
-Desc WithPlainUnits(const Desc& desc) {
-  const Dims shape = desc.get_dims();
-  Dims strides = desc.get_strides();
-  dnnl::memory::dim extent = 1;
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i] != 1) extent = std::max(extent, strides[i] * shape[i]);
-  }
-  const std::size_t last = shape.size() - 1;
-  for (std::size_t i = 0; i + 2 < shape.size(); ++i) {
-    if (shape[i] == 1) strides[i] = extent;
-  }
-  if (shape[last] == 1) strides[last] = 1;
-  if (shape[last - 1] == 1) strides[last - 1] = strides[last] * shape[last];
-  return Desc(shape, desc.get_data_type(), strides);
-}
-
 // Whether oneDNN 3.6 multiplies matrices in this layout, fast and right: one of the last two
 // dimensions is contiguous, the first one is outermost in memory.  So heads may lie inside or
 // outside of the sequence, but batches are not interleaved, which it gets wrong.
@@ -85,7 +66,7 @@ int PlanBuilder::Batched(int a, int b, int bias, const PostOps& post_ops, const 
   out.back() = shape(b).back();
   const auto readable = [&](int operand) {
     if (IsRowMajor(desc(operand)) || !IsMatrixLayout(desc(operand))) return RowMajorOf(operand);
-    return View(operand, WithPlainUnits(desc(operand)));
+    return operand;
   };
   a = readable(a);
   if (!IsConstant(b)) b = readable(b);

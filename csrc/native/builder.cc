@@ -46,7 +46,7 @@ double PlanBuilder::ElementwiseWork(const Dims& shape) const {
 // -- values and storages --------------------------------------------------------------------------
 
 int PlanBuilder::AddValue(const Desc& desc, DType dtype, int storage, std::size_t offset) {
-  values_.push_back({desc, dtype, storage, offset});
+  values_.push_back({WithPlainUnits(desc), dtype, storage, offset});
   return static_cast<int>(values_.size()) - 1;
 }
 

@@ -112,6 +112,23 @@ Desc InOrderOf(const Desc& model, const Dims& shape) {
   return Desc(shape, model.get_data_type(), strides);
 }
 
+Desc WithPlainUnits(const Desc& desc) {
+  if (!IsStrided(desc)) return desc;
+  const Dims shape = desc.get_dims();
+  Dims strides = desc.get_strides();
+  if (std::find(shape.begin(), shape.end(), 1) == shape.end()) return desc;
+  dnnl::memory::dim extent = 1;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] != 1) extent = std::max(extent, strides[i] * shape[i]);
+  }
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    if (shape[i] != 1) continue;
+    strides[i] = i + 1 < shape.size() ? strides[i + 1] * shape[i + 1] : 1;
+  }
+  for (std::size_t i = 0; i < shape.size() && shape[i] == 1; ++i) strides[i] = extent;
+  return Desc(shape, desc.get_data_type(), strides);
+}
+
 Desc Compact(const Desc& desc) { return IsStrided(desc) ? InOrderOf(desc, desc.get_dims()) : desc; }
 
 }  // namespace pfb

@@ -39,6 +39,14 @@ Desc InOrderOf(const Desc& model, const Dims& shape);
 // The same order of dimensions without gaps; blocked layouts are returned as they are.
 Desc Compact(const Desc& desc);
 
+// The same layout with one spelling for the strides of dimensions of size 1, which mean nothing:
+// those of a row-major tensor, or the whole extent in front of all others.
+//
+// oneDNN 3.6 compares descriptors without them, so that its primitive cache serves one primitive
+// for all spellings, but several primitives compute with them: a permutation's left-overs made
+// concat and matmul read the wrong elements.
+Desc WithPlainUnits(const Desc& desc);
+
 long long ElementCount(const Dims& shape);
 
 }  // namespace pfb

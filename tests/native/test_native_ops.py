@@ -105,6 +105,11 @@ NATIVE: dict[str, Callable[[], tuple[Any, ...]]] = {
         lambda a, b: paddle.matmul(a, b, True, True), [2, 3, 16, 8], [2, 3, 4, 16]
     ),
     "matmul broadcast": _pair(paddle.matmul, [2, 3, 8, 16], [16, 4]),
+    "matmul interleaved batches": _unary(
+        lambda x: (lambda y: paddle.matmul(y, y, transpose_y=True))(x.transpose([2, 0, 1, 3])),
+        (3, 4, 5, 6),
+    ),
+    "matmul of one element": _pair(paddle.matmul, [2, 3, 8, 1], [2, 3, 1, 4]),
     "matmul scaled": _pair(lambda a, b: paddle.matmul(a, b) * 0.5 + 1, [3, 8, 16], [3, 16, 8]),
     "attention": _attention(mask=False),
     "attention masked": _attention(mask=True),
@@ -192,6 +197,8 @@ def test_op_is_native_and_right(case: str, layout: str) -> None:
 
 
 HOST: dict[str, Callable[[], tuple[Any, ...]]] = {
+    "softmax of one element": _unary(lambda x: F.softmax(x[:1], axis=0) + x[:1]),
+    "host result returned in another shape": _unary(lambda x: paddle.cumsum(x, 1).reshape([-1])),
     "cumsum": _unary(lambda x: F.relu(paddle.cumsum(x * 2, 1)) + 1),
     "sort and index": _unary(lambda x: paddle.topk(x.reshape([2, -1]), 5)),
     "where": _unary(lambda x: paddle.where(x > 0, x, x * 0.5)),

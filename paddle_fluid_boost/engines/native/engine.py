@@ -133,7 +133,7 @@ class NativeExecutable:
         self._plan = plan
         self._inputs = [(list(v.shape), _paddle.dtype_of(v.dtype)) for v in graph.inputs]
         self._outputs = [(shape_of(v), _paddle.dtype_of(v.dtype)) for v in graph.outputs]
-        self._scalars = [not value.shape for value in graph.outputs]
+        self._shapes = [list(value.shape) for value in graph.outputs]
         self._handles = [plan.output_handle(i) for i in range(len(graph.outputs))]
         # Constants the plan reads in place; what was copied into the cache may go.
         self._kept = [held for held in lowering.kept if hasattr(held, "data_ptr")]
@@ -183,7 +183,8 @@ class NativeExecutable:
 
     def _collect(self, context: CallContext, outputs: list[Any]) -> list[Any]:
         results = []
-        for scalar, handle, written in zip(self._scalars, self._handles, outputs):
+        for shape, handle, written in zip(self._shapes, self._handles, outputs):
             tensor = written if handle < 0 else context.made[handle]
-            results.append(tensor.reshape([]) if scalar and tensor.shape else tensor)
+            # A scalar was written as a vector; a host result may have been reshaped on the way.
+            results.append(tensor if tensor.shape == shape else tensor.reshape(shape))
         return results
