@@ -1,6 +1,6 @@
 """The private names of Paddle that the engines rely on, and nothing else.
 
-Checked on PaddlePaddle 3.1.1 and 3.3.1.  A missing name raises UnsupportedPaddleError on import.
+Checked on PaddlePaddle 3.1.1, 3.2.2 and 3.3.1.  A missing name raises UnsupportedPaddleError on import.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from ..capture.program import CapturedProgram
-from ..errors import EngineError
+from ..errors import EngineError, UnsupportedPaddleError
 from ..options import options
 from .base import Engine, Executable
 from .compare import differences
@@ -81,8 +81,11 @@ def _right_ones(
 ) -> Iterator[tuple[str, Executable]]:
     """Every candidate of every engine that can be built and gives eager's result."""
     for name in engine_names():
-        engine = make_engine(name)
-        reason = engine.unavailable()
+        try:
+            engine = make_engine(name)
+            reason = engine.unavailable()
+        except UnsupportedPaddleError as error:  # it needs a name that this Paddle lacks
+            reason = str(error)
         if reason:
             tried.append((name, f"unavailable: {reason}"))
             continue

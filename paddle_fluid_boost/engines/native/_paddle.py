@@ -1,4 +1,8 @@
-"""The private names of Paddle that this engine relies on.  Checked on paddlepaddle 3.3.1."""
+"""The private names of Paddle that this engine relies on.
+
+Checked on PaddlePaddle 3.0.0, 3.1.1, 3.2.2 and 3.3.1.  A missing name raises UnsupportedPaddleError
+on import.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,23 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import paddle
-from paddle import _C_ops
-from paddle.base import core
+
+from ...errors import UnsupportedPaddleError
+
+try:
+    import paddle
+    from paddle.base import core
+
+    _EagerTensor = core.eager.Tensor
+    _empty = paddle._C_ops.empty
+    _CPU = core.CPUPlace()
+except (ImportError, AttributeError) as error:
+    raise UnsupportedPaddleError(
+        f"PaddlePaddle lacks a name the native engine needs: {error}"
+    ) from error
 
 Tensor = Any
 
-_CPU = core.CPUPlace()
 #: numpy has no bfloat16: such memory is seen as uint16 and reinterpreted by Paddle.
 _NUMPY = {"bfloat16": "uint16"}
 
@@ -27,7 +41,7 @@ def tensor_at(address: int, shape: Sequence[int], dtype: str) -> Tensor:
     count = int(np.prod(shape, dtype=np.int64))
     raw = (ctypes.c_char * (count * numpy_dtype.itemsize)).from_address(address)
     array = np.frombuffer(memoryview(raw), numpy_dtype).reshape(shape)
-    tensor = core.eager.Tensor(
+    tensor = _EagerTensor(
         value=array, place=_CPU, persistable=False, zero_copy=True, name="", stop_gradient=True
     )
     return tensor.view(dtype) if dtype in _NUMPY else tensor
@@ -40,7 +54,7 @@ def dtype_of(name: str) -> Any:
 
 def empty(shape: Sequence[int], dtype: Any) -> Tensor:
     """A fresh row-major CPU tensor of undefined content, faster than ``paddle.empty``."""
-    return _C_ops.empty(list(shape), dtype, _CPU)
+    return _empty(list(shape), dtype, _CPU)
 
 
 def address_of(tensor: Tensor) -> int:
