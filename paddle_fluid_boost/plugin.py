@@ -18,6 +18,7 @@ from .capture import _paddle as pd
 from .capture.lock import STATIC_LOCK
 from .dispatch import hooks, layer_call, static_function
 from .dispatch.unit import WORKER
+from .dispatch.watch import touch_everything
 
 _MISSING = object()
 _lock = threading.RLock()
@@ -61,6 +62,8 @@ def watch() -> None:
     with _lock:
         _watch.apply(list(hooks.watch_patches()))
         STATIC_LOCK.open()
+        if not hooks.watching:
+            touch_everything()  # what happened while nobody watched is not known
         hooks.watching = True
 
 

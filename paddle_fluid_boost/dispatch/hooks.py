@@ -12,6 +12,7 @@ from typing import Any
 
 from ..capture import _paddle as pd
 from ..capture.lock import STATIC_LOCK
+from ..capture.writers import uncounted_writers
 from .watch import touch, touch_everything
 
 #: True while the patches are in place: without them no compiled version may be trusted.
@@ -50,12 +51,13 @@ _TENSOR_METHODS = (
     "copy_",
     "get_tensor",
     "value",
-    "_share_buffer_to",
-    "_share_underline_tensor_to",
     "_clear_data",
-    "_copy_to",
     "set_data",
 )
+#: Methods that give the tensor they are called with the memory of the one they are called on.
+_SHARING_METHODS = ("_share_buffer_to", "_share_underline_tensor_to")
+#: Arguments of the batch normalisation ops, by position.
+_IS_TEST, _TRAINABLE_STATISTICS = 5, 10
 
 
 def watch_patches() -> Iterable[tuple[Any, str, Callable[..., Any]]]:
@@ -73,6 +75,15 @@ def watch_patches() -> Iterable[tuple[Any, str, Callable[..., Any]]]:
     for name in _TENSOR_METHODS:
         if hasattr(pd.paddle.Tensor, name):
             yield pd.paddle.Tensor, name, _touching_self(getattr(pd.paddle.Tensor, name))
+    for name in _SHARING_METHODS:
+        if hasattr(pd.paddle.Tensor, name):
+            yield pd.paddle.Tensor, name, _touching_target(getattr(pd.paddle.Tensor, name))
+    yield pd.paddle.Tensor, "data", _touching_property(pd.paddle.Tensor.__dict__["data"])
+    initializer = nn.initializer.Initializer
+    yield initializer, "__call__", _touching_target(initializer.__call__)
+    for module, name, written in uncounted_writers():
+        wrap_op = _touching_statistics if "batch_norm" in name else _touching_written
+        yield module, name, wrap_op(getattr(module, name), written)
     for cls, name in pd.methods_that_change_anything():
         yield cls, name, _touching_everything(getattr(cls, name))
     for cls, name in pd.optimizer_methods():
@@ -89,6 +100,58 @@ def _touching_self(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(self, *args, **kwargs)
         finally:
             touch(self)
+
+    return patched
+
+
+def _touching_target(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def patched(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            for target in (self, *args, *kwargs.values()):
+                touch(target)
+
+    return patched
+
+
+def _touching_property(original: Any) -> Any:
+    def assign(self: Any, value: Any) -> None:
+        try:
+            original.__set__(self, value)
+        finally:
+            touch(self)
+
+    return property(original.__get__, assign, doc=original.__doc__)
+
+
+def _touching_written(original: Callable[..., Any], written: slice) -> Callable[..., Any]:
+    """An op that writes to its arguments ``written``: tensors or lists of tensors."""
+
+    @functools.wraps(original)
+    def patched(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        finally:
+            for argument in args[written]:
+                for tensor in argument if isinstance(argument, (list, tuple)) else (argument,):
+                    touch(tensor)
+
+    return patched
+
+
+def _touching_statistics(original: Callable[..., Any], written: slice) -> Callable[..., Any]:
+    """Batch normalisation, which writes to the running statistics unless it is in test mode."""
+    touching = _touching_written(original, written)
+
+    @functools.wraps(original)
+    def patched(*args: Any, **kwargs: Any) -> Any:
+        is_test = len(args) > _IS_TEST and args[_IS_TEST] is True
+        trainable = len(args) <= _TRAINABLE_STATISTICS or args[_TRAINABLE_STATISTICS]
+        if is_test and not trainable:
+            return original(*args, **kwargs)
+        return touching(*args, **kwargs)
 
     return patched
 

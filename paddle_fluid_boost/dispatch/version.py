@@ -8,12 +8,15 @@ flag, everything else is a few identity comparisons a call.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
+import threading
 import zlib
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
+from ..capture import _paddle as pd
 from ..capture.state import Snapshot
 from ..engines.base import Executable
 from ..hotspot.monitor import SignatureStats
@@ -26,16 +29,23 @@ _stop_gradient = attrgetter("stop_gradient")
 _INLINE_BYTES = 1 << 20
 
 
-class Flag:
-    """Raised when something watched was touched."""
+_touches = itertools.count(1)
 
-    __slots__ = ("__weakref__", "up")
+
+class Flag:
+    """Counts touches of what it watches.
+
+    serial: another number after each touch.  Whoever compares notes it *before* the comparison: a
+    touch meanwhile, by another thread, is then not taken for one that was looked at.
+    """
+
+    __slots__ = ("__weakref__", "serial")
 
     def __init__(self) -> None:
-        self.up = False
+        self.serial = 0
 
-    def touched(self) -> None:
-        self.up = True
+    def touched(self, key: int) -> None:
+        self.serial = next(_touches)
 
 
 class Weights:
@@ -43,36 +53,69 @@ class Weights:
 
     def __init__(self, tensors: Sequence[Any]) -> None:
         self.tensors = list(tensors)
-        self.touched = Flag()
-        for tensor in self.tensors:
-            watch(tensor, self.touched)
+        #: (id of a tensor, round of comparing in which it was touched): those of earlier rounds are
+        #: dropped once they were found unchanged, those of this round must be looked at again.
+        self._touched: set[tuple[int, int]] = set()
+        self._round = 0
+        self._comparing = threading.Lock()
         self._versions = list(map(_inplace_version, self.tensors))
-        self._content: list[tuple[Any, ...]] | None = None
-        self.nbytes = sum(map(_nbytes, self.tensors))
+        self._content: list[tuple[Any, ...]] = []
+        self._watch(self.tensors)
+
+    def touched(self, key: int) -> None:
+        """One of the tensors may have been written to."""
+        self._touched.add((key, self._round))
+
+    def suspect_buffers(self) -> None:
+        """The tensors that are no parameters may have been written to."""
+        for tensor in self.tensors:
+            if not isinstance(tensor, pd.framework.EagerParamBase):
+                self.touched(id(tensor))
 
     def remember(self) -> None:
         """Takes the present content as the captured one (call it before an engine copies it)."""
+        self._touched.clear()
         self._versions = list(map(_inplace_version, self.tensors))
         self._content = list(map(_fingerprint, self.tensors))
 
     def untouched(self) -> bool:
         """The check of every call: nobody has reported or counted a write."""
-        return not self.touched.up and list(map(_inplace_version, self.tensors)) == self._versions
+        return not self._touched and list(map(_inplace_version, self.tensors)) == self._versions
 
     def unchanged(self) -> bool:
-        """Compares the content; when it is the same, earlier touches are forgotten."""
-        self.touched.up = False
-        versions = list(map(_inplace_version, self.tensors))
-        if list(map(_fingerprint, self.tensors)) != self._content:
-            self.touched.up = True
-            return False
-        self._versions = versions
-        return True
+        """Compares the content of what was touched; touches that changed nothing are forgotten."""
+        with self._comparing:
+            self._round += 1
+            touched = self._touched.copy()
+            versions = list(map(_inplace_version, self.tensors))
+            suspects = self._suspects(touched, versions)
+            if any(_fingerprint(self.tensors[i]) != self._content[i] for i in suspects):
+                return False
+            self._watch([self.tensors[i] for i in suspects])
+            self._versions = versions
+            self._touched -= touched
+            return True
 
     @property
-    def small(self) -> bool:
+    def quick(self) -> bool:
         """True when :meth:`unchanged` is quick enough for the calling thread."""
-        return self.nbytes <= _INLINE_BYTES
+        if self._comparing.locked():
+            return False
+        suspects = self._suspects(self._touched.copy(), list(map(_inplace_version, self.tensors)))
+        return sum(_nbytes(self.tensors[i]) for i in suspects) <= _INLINE_BYTES
+
+    def _suspects(self, touched: set[tuple[int, int]], versions: list[int]) -> list[int]:
+        """Numbers of the tensors that were touched or whose ``inplace_version`` has moved."""
+        keys = {key for key, _ in touched}
+        return [
+            i
+            for i, (tensor, version) in enumerate(zip(self.tensors, versions))
+            if version != self._versions[i] or id(tensor) in keys
+        ]
+
+    def _watch(self, tensors: Sequence[Any]) -> None:
+        for tensor in tensors:
+            watch(tensor, self)
 
     def all_stop_gradient(self) -> bool:
         """True when no gradient can flow into any of them."""
@@ -122,13 +165,14 @@ class Version:
         self.suspended = ""
         self._rebuild = rebuild
         self._layers_touched = layers_touched
+        self._layers_seen = 0  # the snapshot was taken with a new flag
         self._layers_differ = False
         self._grad_enabled = grad_enabled
 
     def ready(self) -> bool:
         """True when the version may serve this very call; a few microseconds."""
         return (
-            not self._layers_touched.up
+            self._layers_touched.serial == self._layers_seen
             and not self._layers_differ
             and self.snapshot.holds()
             and self.weights.untouched()
@@ -140,11 +184,12 @@ class Version:
 
         Otherwise the reason; ``"weights"`` alone means that their content must be compared first.
         """
-        if self._layers_touched.up:
-            self._layers_touched.up = False
-            self._layers_differ = False
+        touches = self._layers_touched.serial
+        if touches != self._layers_seen:
             self.suspended = self.snapshot.layer_mismatch() or ""
             self._layers_differ = bool(self.suspended)
+            self.weights.suspect_buffers()  # the layer may have been in training meanwhile
+            self._layers_seen = touches
         if self._layers_differ:
             return self.suspended
         self.suspended = self.snapshot.mismatch() or ""
@@ -153,7 +198,7 @@ class Version:
         if self._grad_enabled and not self.weights.all_stop_gradient():
             return "a parameter takes part in gradients"
         if not self.weights.untouched():
-            if not self.weights.small:
+            if not self.weights.quick:
                 return "weights"
             if not self.weights.unchanged():
                 return "weights changed"
