@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dis
 import linecache
+import string
 from dataclasses import dataclass
 from types import CodeType
 from weakref import WeakKeyDictionary
@@ -19,6 +20,8 @@ _HIDDEN_STORES = frozenset({"__setattr__", "__delattr__"})
 _ATTRIBUTE_LOADS = frozenset(
     {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_ATTR_ADAPTIVE", "LOAD_METHOD_ADAPTIVE"}
 )
+#: Attributes whose use reads further attributes by name.
+_DYNAMIC_READERS = frozenset({"__dict__", "attrgetter", "format_map"})
 _GLOBAL_LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 
 
@@ -38,12 +41,17 @@ class CodeFacts:
     """Names a function reads, and its effects.
 
     imports: (level, module name) of its own import statements, as ``__import__`` takes them.
+    chains: dotted names as written, e.g. ("paddle", "nn", "functional", "relu"), whose first part
+        is a global or a variable of an outer function.
+    dynamic_reads: it may read attributes that its bytecode does not name.
     """
 
     global_names: frozenset[str]
     attribute_names: frozenset[str]
     imports: frozenset[tuple[int, str]]
     effects: tuple[Effect, ...]
+    chains: frozenset[tuple[str, ...]] = frozenset()
+    dynamic_reads: bool = False
 
 
 _cache: WeakKeyDictionary[CodeType, CodeFacts] = WeakKeyDictionary()
@@ -95,8 +103,56 @@ def _scan(code: CodeType) -> CodeFacts:
         elif name == "IMPORT_FROM":
             attribute_names.add(value)
     return CodeFacts(
-        frozenset(global_names), frozenset(attribute_names), frozenset(imports), tuple(effects)
+        frozenset(global_names),
+        frozenset(attribute_names),
+        frozenset(imports),
+        tuple(effects),
+        _chains(instructions),
+        _reads_dynamically(instructions),
     )
+
+
+def _chains(instructions: list[dis.Instruction]) -> frozenset[tuple[str, ...]]:
+    found: set[tuple[str, ...]] = set()
+    chain: tuple[str, ...] = ()
+    for instruction in instructions:
+        name, value = instruction.opname, instruction.argval
+        if name in _GLOBAL_LOADS or name in ("LOAD_DEREF", "LOAD_CLASSDEREF"):
+            chain = (value,)
+        elif chain and name in _ATTRIBUTE_LOADS:
+            chain = (*chain, value)
+            found.add(chain)
+        else:
+            chain = ()
+    return frozenset(found)
+
+
+def _reads_dynamically(instructions: list[dis.Instruction]) -> bool:
+    for index, instruction in enumerate(instructions):
+        if instruction.opname == "MATCH_CLASS":  # reads what ``__match_args__`` names
+            return True
+        if instruction.opname in _GLOBAL_LOADS and instruction.argval in _DYNAMIC_READERS:
+            return True
+        if instruction.opname not in _ATTRIBUTE_LOADS:
+            continue
+        if instruction.argval in _DYNAMIC_READERS:
+            return True
+        if instruction.argval == "format" and index:
+            text = instructions[index - 1]
+            if not text.opname.startswith("LOAD_CONST") or _has_fields_of(text.argval):
+                return True
+    return False
+
+
+def _has_fields_of(text: object) -> bool:
+    """True for a format string that reads attributes or items, such as ``"{0.name}"``."""
+    if not isinstance(text, str):
+        return True
+    try:
+        fields = [field for _, field, _, _ in string.Formatter().parse(text)]
+    except ValueError:  # not a format string
+        return False
+    return any(field and ("." in field or "[" in field) for field in fields)
 
 
 def _line(instruction: dis.Instruction) -> int | None:
