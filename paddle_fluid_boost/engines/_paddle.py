@@ -1,15 +1,17 @@
 """The private names of Paddle that the engines rely on, and nothing else.
 
-Checked on PaddlePaddle 3.1.1, 3.2.2 and 3.3.1.  A missing name raises UnsupportedPaddleError on import.
+Checked on PaddlePaddle 3.1.1, 3.2.2 and 3.3.1.  A missing name raises UnsupportedPaddleError on
+import.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,7 @@ try:
     _sum, _scale = paddle._pir_ops.sum, paddle._pir_ops.scale
     _fetch: Callable[..., Any] = getattr(paddle._pir_ops, "fetch")  # noqa: B009 - not in stubs
     _EagerTensor = core.eager.Tensor
+    _flags = core.globals()
 except (ImportError, AttributeError) as error:
     raise UnsupportedPaddleError(f"PaddlePaddle lacks a name the engines need: {error}") from error
 
@@ -39,6 +42,7 @@ __all__ = [
     "copy_tensor",
     "has_onednn",
     "math_threads",
+    "operants_mode_kept",
     "paddle",
     "serialize_pir_program",
     "set_math_threads",
@@ -100,6 +104,21 @@ def adopt_array(array: np.ndarray) -> Any:
         name="",
         stop_gradient=True,
     )
+
+
+_OPERANTS = "FLAGS_tensor_operants_mode"
+
+
+@contextlib.contextmanager
+def operants_mode_kept() -> Iterator[None]:
+    """Puts back how custom ops in C++ run their tensor operators: each run of a predictor switches
+    the whole process from "eager" to "phi", which knows no autograd."""
+    mode = _flags[_OPERANTS]
+    try:
+        yield
+    finally:
+        if _flags[_OPERANTS] != mode:
+            _flags[_OPERANTS] = mode
 
 
 def has_onednn() -> bool:
