@@ -103,6 +103,26 @@ def static_tracing(program: Program, startup: Program) -> Iterator[None]:
         yield
 
 
+def as_symbol(value: Any) -> Any:
+    """Inside :func:`static_tracing`: an eager tensor as a parameter of the program; anything else
+    as it is."""
+    return _convert_into_value(value)
+
+
+def expected_place() -> Any:
+    """Where ops of this thread run and put their results."""
+    return framework._current_expected_place()
+
+
+def modules_that_warn_in_static_mode() -> list[Any]:
+    """Modules of Paddle's that warn, through their name ``warnings``, about what static mode does
+    otherwise than eager mode."""
+    from paddle.pir import math_op_patch
+    from paddle.utils import inplace_utils
+
+    return [module for module in (math_op_patch, inplace_utils) if hasattr(module, "warnings")]
+
+
 def take_recorded_parameters(program: Program) -> list[paddle.Tensor]:
     """The eager tensors that ops of ``program`` have read, and forgets them.
 

@@ -14,10 +14,18 @@ from .program import CapturedProgram
 _RANDOM = (
     "gaussian", "uniform", "randint", "randperm", "bernoulli", "multinomial", "poisson",
     "dirichlet", "exponential", "standard_gamma", "binomial", "rrelu", "truncated_",
+    "gumbel_softmax", "fractional_max_pool", "top_p_sampling", "class_center_sample", "seed",
+    "shuffle_batch", "sampler", "sample_neighbors", "random", "dpsgd", "pyramid_hash",
 )  # fmt: skip
 _EFFECTS = ("print", "assert", "py_func", "save", "share_data", "barrier", "send", "recv", "c_")
-#: Ops that are random or keep statistics in train mode only -> the attribute that says so.
-_TEST_MODE = {"dropout": "is_test", "batch_norm_": "is_test", "batch_norm": "is_test"}
+#: A random op whose name is too short to look for inside others.
+_RANDOM_NAMES = frozenset({"nce"})
+#: Ops that are random or keep statistics in train mode only: their attribute ``is_test`` says so.
+_TEST_MODE = frozenset(
+    {"dropout", "dropout_", "batch_norm", "batch_norm_", "sync_batch_norm", "sync_batch_norm_"}
+)
+#: Parts of the names of ops that drop out as one of several things they do.
+_WITH_DROPOUT = ("rnn", "lstm", "attn", "attention", "feedforward", "dropout")
 
 
 def screen(captured: CapturedProgram) -> None:
@@ -40,25 +48,22 @@ def _reason(op: Any, protected: set[int]) -> str | None:
         return f"contains {name}, whose sub-programs are not compiled yet"
     if any(name.startswith(part) for part in _EFFECTS):
         return f"contains {name}, which has an effect"
-    if any(part in name for part in _RANDOM):
+    if name in _RANDOM_NAMES or any(part in name for part in _RANDOM):
         return f"draws random numbers ({name})"
     if name in _TEST_MODE:
         attributes = op.attrs()
-        if not (attributes.get(_TEST_MODE[name]) or attributes.get("use_global_stats")):
+        if not (attributes.get("is_test") or attributes.get("use_global_stats")):
             return f"is in train mode ({name})"
         return None
-    if name in ("rnn", "lstm", "cudnn_lstm"):
-        attributes = op.attrs()
-        if attributes.get("dropout_prob") and not attributes.get("is_test"):
-            return f"is in train mode ({name} with dropout)"
-        return None
-    if name in ("fused_attention", "fused_feedforward", "fused_dropout_add", "flash_attn"):
-        attributes = op.attrs()
-        rate = attributes.get("dropout") or attributes.get("p") or 0.0
-        if rate and not attributes.get("is_test"):
-            return f"is in train mode ({name} with dropout)"
-    if name.endswith("_") and name != "batch_norm_":
+    if any(part in name for part in _WITH_DROPOUT) and _drops_out(op.attrs()):
+        return f"is in train mode ({name} with dropout)"
+    if name.endswith("_") and name not in ("rnn_", *_TEST_MODE):
         written = op.operand_source(0)
         if written.initialized() and written.id in protected:
             return f"writes to one of its inputs or parameters ({name})"
     return None
+
+
+def _drops_out(attributes: dict[str, Any]) -> bool:
+    rates = [rate for key, rate in attributes.items() if "dropout" in key or key == "p"]
+    return not attributes.get("is_test") and any(isinstance(r, float) and r > 0 for r in rates)

@@ -20,6 +20,7 @@ from typing import Any
 from ..errors import CaptureRefused
 from . import _paddle as pd
 from .lock import STATIC_LOCK
+from .mixing import mixing
 from .program import CapturedProgram, Slot
 from .sources import is_user_file
 from .structure import leaves, map_leaves
@@ -73,9 +74,11 @@ def trace(
     with STATIC_LOCK:
         pd.take_recorded_parameters(program)  # what a dead program at this address left behind
         try:
-            with pd.static_tracing(program, startup):
+            with mixing() as asked, pd.static_tracing(program, startup):
                 symbolic_args, symbolic_kwargs = map_leaves((tuple(args), dict(kwargs)), symbol)
                 result = call(*symbolic_args, **symbolic_kwargs)
+            if asked:  # and the user's code caught the error, or had an answer
+                raise asked[0]
         except CaptureRefused:
             raise
         except Exception as error:
