@@ -52,11 +52,13 @@ class Attempt:
     """A signature on its way to a compile.
 
     snapshot: the state that the observed call read; None before there was one.
-    layers_touched: raised when one of the layers in it is touched.
+    layers_touched: counts the touches of the layers in it.
+    held: the tensors in it, each with its ``inplace_version`` after the observed call.
     """
 
     snapshot: Snapshot | None = None
     layers_touched: Flag = field(default_factory=Flag)
+    held: list[tuple[Any, int]] = field(default_factory=list)
     tries: int = 0
 
     def observe(
@@ -99,6 +101,7 @@ class Attempt:
             self.layers_touched = Flag()
             for layer in self.snapshot.layers:
                 watch(layer, self.layers_touched)
+            self.held = [(tensor, tensor.inplace_version) for tensor in self.snapshot.tensors]
             self.snapshot.layers.clear()  # a version must not keep its own layer alive
 
     def confirm(self) -> Refusal | bool | None:
@@ -107,7 +110,7 @@ class Attempt:
         snapshot = self.snapshot
         if snapshot is None:  # another thread found it changed
             return False
-        reason = snapshot.layer_mismatch() or snapshot.mismatch()
+        reason = snapshot.layer_mismatch() or snapshot.mismatch() or self._written_in_place()
         if not reason:
             return True
         self.snapshot = None
@@ -115,6 +118,14 @@ class Attempt:
         if self.tries < _CONFIRM_TRIES:
             return False
         return Refusal(f"its state changes from call to call: {reason}", permanent=True)
+
+    def _written_in_place(self) -> str | None:
+        """Which tensor was written to since the observed call.  A compile runs the user's code
+        again: a buffer that each call advances would advance too often."""
+        for tensor, version in self.held:
+            if tensor.inplace_version != version:
+                return f"the tensor '{tensor.name}' is written to in place"
+        return None
 
 
 def _key_after(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -19,8 +19,8 @@ def difference(got: Any, want: Any, rtol: float) -> str | None:
     """Why ``got`` is not ``want``, or None when it is.
 
     Floating-point outputs may differ by ``rtol`` of the largest finite magnitude of ``want``
-    (float16 and bfloat16 by a few of their rounding steps, double precision by 1e-10 at most); NaN and infinities must stand in the
-    same places; integers and booleans must be equal.
+    (float16 and bfloat16 by a few of their rounding steps, double precision by 1e-10 at most); NaN
+    and infinities must stand in the same places; integers and booleans must be equal.
     """
     if list(got.shape) != list(want.shape):
         return f"shape {list(got.shape)} instead of {list(want.shape)}"

@@ -5,6 +5,7 @@ What Paddle Inference does on its own, and what is done about it here (measured 
 * It hands out its own buffers and may write to them in the next run: every output is copied.
 * It reads any input as if it were contiguous: others are made so.
 * It leaves the calling thread, and MKL in the whole process, at one thread: put back after a run.
+* It switches the tensor operators of C++ extensions to another mode for good: put back too.
 * It keeps the interpreter lock while it runs, so calls never overlap and one predictor is enough;
   the lock below is for the copies, which let other threads in.
 * It keeps oneDNN's primitives once per calling thread (2 MB and 10 ms for resnet18): after a few
@@ -83,7 +84,8 @@ class PredictorExecutable:
                 raise EngineError(f"{self.engine}: called after close()")
             threads = pd.math_threads()
             try:
-                results = self._predictor.run(feeds)
+                with pd.operants_mode_kept():
+                    results = self._predictor.run(feeds)
             except Exception as error:
                 raise EngineError(f"{self.engine}: {error_summary(error)}") from error
             finally:

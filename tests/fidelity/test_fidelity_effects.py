@@ -340,18 +340,9 @@ WRITES = {
     "reshaped": lambda self, y: self.buf.reshape([2, 2]).add_(paddle.ones([2, 2])),
     "detached": lambda self, y: self.buf.detach().add_(paddle.ones([4])),
 }
-#: A compile runs the user's eager code again, which writes once more for each run.
-EXTRA_WRITES = {"increment", "add_", "add_constant", "assign", "scale_"}
 
 
-def _marked(name: str) -> Any:
-    if name not in EXTRA_WRITES:
-        return name
-    reason = "the compile runs the forward again on the live buffer: it advances too often"
-    return pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=reason))
-
-
-@pytest.mark.parametrize("name", [_marked(name) for name in WRITES])
+@pytest.mark.parametrize("name", WRITES)
 def test_buffer_written_in_forward(name: str) -> None:
     check(buffer_scenario(WRITES[name]), compiled=False, ways=WHOLE)
 

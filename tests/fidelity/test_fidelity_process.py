@@ -28,9 +28,6 @@ for _way in ("to_static", "auto"):
         "share the insertion point",
         ("balanced_scratch_state", _way): "the worker runs the user's Python beside the user's "
         "own thread: they meet in a list that is filled and cleared by each call",
-        ("threads_while_weights_change", _way): "a version is closed while another thread runs "
-        "it: the native engine raises AttributeError",
-        ("nothing_changes_in_the_process", _way): "a predictor sets FLAGS_tensor_operants_mode",
         ("fork_during_a_trace", _way): "the child keeps the trace's program and insertion point",
     }
 FAULTS |= {

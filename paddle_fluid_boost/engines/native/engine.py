@@ -130,13 +130,15 @@ class NativeExecutable:
         placement: planner.Placement,
         notes: list[str],
     ) -> None:
-        self._plan = plan
+        # Constants the plan reads in place; what was copied into the cache may go.
+        kept = [held for held in lowering.kept if hasattr(held, "data_ptr")]
+        #: (plan, what it reads); None when closed.  A call takes hold of both in one step, so that
+        #: another thread may close meanwhile.
+        self._held: tuple[Any, list[Any]] | None = (plan, kept)
         self._inputs = [(list(v.shape), _paddle.dtype_of(v.dtype)) for v in graph.inputs]
         self._outputs = [(shape_of(v), _paddle.dtype_of(v.dtype)) for v in graph.outputs]
         self._shapes = [list(value.shape) for value in graph.outputs]
         self._handles = [plan.output_handle(i) for i in range(len(graph.outputs))]
-        # Constants the plan reads in place; what was copied into the cache may go.
-        self._kept = [held for held in lowering.kept if hasattr(held, "data_ptr")]
         self.placement = placement
         self.notes = notes
         self.host_ops = sorted(step.node.op for step in lowering.host_steps)
@@ -147,28 +149,34 @@ class NativeExecutable:
 
         Raises EngineError when the executable is closed or an input has another shape or dtype.
         """
+        held = self._open()
         context, addresses, outputs = self._prepare(inputs)
-        self._plan.run(addresses, [_paddle.address_of(t) for t in outputs], context)
+        held[0].run(addresses, [_paddle.address_of(t) for t in outputs], context)
         return self._collect(context, outputs)
 
     def profile(self, inputs: Sequence[Any], repeats: int = 10) -> list[tuple[str, str, float]]:
         """(op, implementation, microseconds) of every step, the fastest of ``repeats`` runs."""
+        held = self._open()
         best: list[int] = []
         for _ in range(repeats):
             context, addresses, outputs = self._prepare(inputs)
             to = [_paddle.address_of(t) for t in outputs]
-            times = self._plan.profile(addresses, to, context)
+            times = held[0].profile(addresses, to, context)
             best = [min(a, b) for a, b in zip(best, times)] if best else list(times)
-        return [(op, how, ns / 1e3) for (op, how), ns in zip(self._plan.steps, best)]
+        return [(op, how, ns / 1e3) for (op, how), ns in zip(held[0].steps, best)]
 
     def close(self) -> None:
         """Frees everything; a later call raises EngineError.  Idempotent."""
-        self._plan = None
-        self._kept = []
+        self._held = None
+
+    def _open(self) -> tuple[Any, list[Any]]:
+        """The plan and what it reads, to be held while it runs."""
+        held = self._held
+        if held is None:
+            raise EngineError("native engine: the executable is closed")
+        return held
 
     def _prepare(self, inputs: Sequence[Any]) -> tuple[CallContext, list[int], list[Any]]:
-        if self._plan is None:
-            raise EngineError("native engine: the executable is closed")
         if len(inputs) != len(self._inputs):
             raise EngineError(f"native engine: needs {len(self._inputs)} inputs, got {len(inputs)}")
         for i, (tensor, (shape, dtype)) in enumerate(zip(inputs, self._inputs)):
