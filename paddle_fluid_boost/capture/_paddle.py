@@ -110,8 +110,10 @@ def as_symbol(value: Any) -> Any:
 
 
 def expected_place() -> Any:
-    """Where ops of this thread run and put their results."""
-    return framework._current_expected_place()
+    """Where ops of this thread put their results in eager mode, as ``Tensor.place`` says it."""
+    place = paddle.base.core.Place()
+    place.set_place(framework._current_expected_place())
+    return place
 
 
 def modules_that_warn_in_static_mode() -> list[Any]:

@@ -53,7 +53,8 @@ _ABSENT = object()
 
 @contextmanager
 def mixing() -> Iterator[list[CaptureRefused]]:
-    """Patches Paddle's two tensor classes; the caller holds ``STATIC_LOCK``.
+    """Patches Paddle's two tensor classes; the caller holds ``STATIC_LOCK`` and is not in static
+    mode yet.
 
     Yields the questions about values that were asked, as the errors to raise for them.
     """
@@ -175,7 +176,8 @@ def _unknown_attribute(asked: list[CaptureRefused]) -> Callable[[Any, str], Any]
 def _place(original: property) -> property:
     get = original.fget
     assert get is not None
-    return property(lambda self: pd.expected_place() if STATIC_LOCK.tracing_here else get(self))
+    place = pd.expected_place()  # in static mode it is not known
+    return property(lambda self: place if STATIC_LOCK.tracing_here else get(self))
 
 
 def _shape(original: property, asked: list[CaptureRefused]) -> property:

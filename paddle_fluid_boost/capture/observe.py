@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import random
 import sys
+from collections.abc import Iterable
 from types import CodeType, FrameType, ModuleType, TracebackType
 from typing import Any
 
@@ -84,6 +85,16 @@ _TENSOR_EFFECTS = frozenset(
         "copy_",
     }
 )
+#: Methods in C that change a container in place.
+_MUTATORS = frozenset(
+    {
+        "append", "extend", "insert", "pop", "clear", "remove", "sort", "reverse", "update",
+        "setdefault", "popitem", "add", "discard", "appendleft", "extendleft", "popleft", "rotate",
+        "move_to_end", "difference_update", "intersection_update", "symmetric_difference_update",
+        "__setitem__", "__delitem__", "__iadd__", "__ior__", "fill", "put", "resize", "partition",
+        "setfield", "itemset", "setflags",
+    }
+)  # fmt: skip
 _LOCK_METHODS = frozenset({"acquire", "release", "__enter__", "__exit__", "locked"})
 
 
@@ -110,6 +121,9 @@ class Observation:
         #: Attributes of layers that Paddle itself wrote.  They are guarded: a call that leaves what
         #: it finds need not be repeated for it.
         self.written: set[str] = set()
+        #: Containers that methods in C have changed in place, by ``id``, each with where: new ones
+        #: are the call's own business, but one that was there before is shared with other calls.
+        self.mutated: dict[int, tuple[Any, str]] = {}
         self._said: set[tuple[str, str]] = set()
 
     @property
@@ -117,6 +131,13 @@ class Observation:
         """Every attribute name that some function entered may have read or Paddle has written."""
         read = (scan(code).attribute_names for code in self.codes.values())
         return frozenset(self.written).union(*read)
+
+    def mutation_of(self, containers: Iterable[Any]) -> str | None:
+        """Where the first of ``containers`` was changed in place; None when none of them was."""
+        if not self.mutated:
+            return None
+        found = (self.mutated.get(id(container)) for container in containers)
+        return next((seen[1] for seen in found if seen is not None), None)
 
     def refuse(self, reason: str, where: str) -> None:
         """Adds a reason unless it is there already."""
@@ -241,6 +262,8 @@ class Observer:
         if isinstance(owner, type):
             module = _definer(owner, name).__module__
         elif owner is not None and not isinstance(owner, ModuleType):
+            if name in _MUTATORS and id(owner) not in self.observation.mutated:
+                self.observation.mutated[id(owner)] = (owner, _user_location(frame))
             if isinstance(owner, _PURE_OWNERS):
                 return None
             if isinstance(owner, pd.EagerTensor):

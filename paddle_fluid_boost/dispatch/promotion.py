@@ -98,11 +98,23 @@ class Attempt:
             reason = f"its state cannot be read: {type(error).__name__}: {error}"
             observation.refusals.append(Refusal(reason, permanent=True))
         else:
+            where = observation.mutation_of(_containers(self.snapshot))
+            if where is not None:
+                self._settle_or_refuse(observation, where)
+                return
             self.layers_touched = Flag()
             for layer in self.snapshot.layers:
                 watch(layer, self.layers_touched)
             self.held = [(tensor, tensor.inplace_version) for tensor in self.snapshot.tensors]
             self.snapshot.layers.clear()  # a version must not keep its own layer alive
+
+    def _settle_or_refuse(self, observation: Observation, where: str) -> None:
+        """The call has filled or emptied what it found.  A first call may, as a cache is filled;
+        one that always does would meet itself in another thread, whatever it leaves behind."""
+        self.snapshot = None
+        self.tries += 1
+        if self.tries >= _CONFIRM_TRIES:
+            observation.refuse("changes a container that outlives the call", where)
 
     def confirm(self) -> Refusal | bool | None:
         """After one more call: True when the state is as it was, False to observe once more, or
@@ -126,6 +138,23 @@ class Attempt:
             if tensor.inplace_version != version:
                 return f"the tensor '{tensor.name}' is written to in place"
         return None
+
+
+def _containers(snapshot: Snapshot) -> Iterator[Any]:
+    """Every container of Python's that the walk has met."""
+    groups: tuple[list[Any], ...] = (
+        snapshot.sequences,
+        snapshot.key_sets,
+        snapshot.layer_key_sets,
+        snapshot.namespaces,
+        snapshot.layer_namespaces,
+        snapshot.sets,
+        snapshot.arrays,
+        snapshot.plain,
+    )
+    for group in groups:
+        for container, *_ in group:
+            yield container
 
 
 def _key_after(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
