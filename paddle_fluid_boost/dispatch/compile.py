@@ -115,7 +115,8 @@ class CompileJob:
         weights.remember()
         eager_result = self._call(*args, **kwargs)
         live = [*weights.tensors, *self._snapshot.tensors]
-        result = layout(eager_result, traced, inputs, captured.input_values, live)
+        arguments = (args, kwargs)
+        result = layout(eager_result, traced, inputs, captured.input_values, live, arguments)
         if not result.fresh:
             raise CaptureRefused("computes no new tensor")
         self._captured = True

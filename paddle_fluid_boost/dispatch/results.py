@@ -6,7 +6,7 @@ back as the very same object, and plain Python values.  What cannot be rebuilt e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +47,12 @@ class Layout:
 
 
 def layout(
-    eager: Any, traced: Any, inputs: Sequence[Any], symbols: Sequence[Any], live: Sequence[Any]
+    eager: Any,
+    traced: Any,
+    inputs: Sequence[Any],
+    symbols: Sequence[Any],
+    live: Sequence[Any],
+    arguments: Any = (),
 ) -> Layout:
     """Works out the layout of a result from one eager run and the trace of the same call.
 
@@ -56,12 +61,14 @@ def layout(
         traced: what it returned on symbols.
         inputs: the eager input tensors; ``symbols``: their ``pir.Value``, same order.
         live: parameters and other tensors that outlive the call.
+        arguments: what the eager run was called with.
 
     Raises:
         CaptureRefused: the result has parts that a compiled call cannot give back exactly.
     """
     if not same_structure(eager, traced):
         raise CaptureRefused("returns another structure when traced than in eager mode")
+    _refuse_shared_containers(eager, traced, arguments)
     eager_leaves, traced_leaves = leaves(eager), leaves(traced)
     input_index = {id(tensor): i for i, tensor in enumerate(inputs)}
     live_ids = {id(tensor) for tensor in live}
@@ -93,6 +100,30 @@ def layout(
             used.append(value_index)
     _refuse_shared_memory(fresh, [*inputs, *live])
     return Layout(_builder(traced, plan), used, fresh)
+
+
+def _refuse_shared_containers(eager: Any, traced: Any, arguments: Any) -> None:
+    """A rebuilt result is made of new lists: none may have been the same as another one."""
+    returned = [id(container) for container in _mutable(eager)]
+    if len(set(returned)) != len(returned):
+        raise CaptureRefused("returns one list or dictionary in two places")
+    if not {id(container) for container in _mutable(arguments)}.isdisjoint(returned):
+        raise CaptureRefused("returns a list or dictionary that it was given")
+    if not {id(container) for container in _mutable(traced)}.isdisjoint(returned):
+        raise CaptureRefused("returns a list or dictionary that outlives the call")
+
+
+def _mutable(value: Any) -> Iterator[Any]:
+    """The lists and dictionaries among the containers that ``value`` is made of."""
+    if isinstance(value, dict):
+        yield value
+        for item in value.values():
+            yield from _mutable(item)
+    elif isinstance(value, (list, tuple)):
+        if isinstance(value, list):
+            yield value
+        for item in value:
+            yield from _mutable(item)
 
 
 def _constant(got: Any, symbol: Any) -> Any:
