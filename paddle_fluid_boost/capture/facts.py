@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping
 from operator import is_
-from types import CellType, FunctionType
+from types import FunctionType
 from typing import Any
 
 import numpy
@@ -172,7 +172,7 @@ def attributes_of(value: Any) -> dict[str, Any] | None:
 
 def present(attributes: Mapping[str, Any], names: frozenset[str] | None) -> set[str]:
     """Those of ``names`` that ``attributes`` has now; all it has where ``names`` is None."""
-    return set(attributes) if names is None else names & attributes.keys()
+    return set(attributes) if names is None else set(names & attributes.keys())
 
 
 def _changed_entry(entries: list[list[Any]]) -> str | None:

@@ -47,9 +47,10 @@ class Quick:
             item for _, items, _ in (*snapshot.key_sets, *snapshot.sequences) for item in items
         ]
         spaces = (*snapshot.namespaces, *snapshot.layer_namespaces)
-        self._sized = [*self._iterated, *(space for space, _, _, _ in spaces)]
+        # Parallel loops end with the shorter side: the lengths of all that is iterated count too.
+        self._sized = [*self._iterated, *(space for space, _, _, _ in spaces), *self._strict]
         self._sizes = [len(items) for _, items, _ in (*snapshot.key_sets, *snapshot.sequences)]
-        self._sizes += [len(space) for space, _, _, _ in spaces]
+        self._sizes += map(len, self._sized[len(self._iterated) :])
         self._objects = [value for value, _, _, _ in snapshot.objects]
         self._types = [cls for _, cls, _, _ in snapshot.objects]
         owners = [fact for fact in snapshot.objects if fact[2] is not None]

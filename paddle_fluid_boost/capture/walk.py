@@ -179,7 +179,7 @@ class Walk:
             self._layer_class(cls)
 
     def _layer_class(self, cls: type) -> None:
-        """The ``forward`` of a layer of Paddle's, and the functions that it calls by their names."""
+        """The ``forward`` of a layer of Paddle's, and the functions that it calls by name."""
         view = self._view(cls)
         self.entry(view, "forward", f"{cls.__name__}.forward")
         forward = view.get("forward", None)

@@ -1,8 +1,9 @@
 """The key of a call: what must be equal for a compiled version to serve it.
 
-Per tensor its dtype, shape, place and ``stop_gradient``; every other argument by type and value;
-and the modes that change what Paddle's functions do: gradients on or off, default dtype.  Budget:
-a few microseconds for a call with one tensor.
+Per tensor its class, dtype, shape, strides unless it is contiguous, place, ``stop_gradient`` and,
+where it may be trained, whether it has a gradient; every other argument by type and value; and the
+modes that change what Paddle's functions do: gradients on or off, default dtype.  Budget: a few
+microseconds for a call with one tensor.
 """
 
 from __future__ import annotations
@@ -30,21 +31,34 @@ class Opaque(Exception):
     """An argument that cannot be part of a key; says which type."""
 
 
+def _exact(value: Any) -> tuple[Any, ...]:
+    """Keeps apart what is equal but not the same: 1, 1.0 and True, 0.0 and -0.0."""
+    kind = type(value)
+    if kind is complex or (kind is float and not value):
+        return (kind, repr(value))
+    return (kind, value)
+
+
 def _leaf(value: Any, tensors: list[Any]) -> Any:
     kind = type(value)
     if kind is _Tensor or kind is _Parameter:
         tensors.append(value)
+        if kind is _Tensor and value.__dict__:
+            raise Opaque("a tensor that has attributes of the user's")
+        shape = value.shape
         if _MANY_PLACES:
-            return (value.dtype, *value.shape, value.stop_gradient, str(value.place))
-        return (value.dtype, *value.shape, value.stop_gradient)
+            shape.append(str(value.place))
+        if not value.is_contiguous():
+            shape.append(tuple(value.strides))
+        if value.stop_gradient:
+            return (kind, value.dtype, *shape, None)
+        return (kind, value.dtype, *shape, "trained" if value.grad is None else "has gradient")
     if kind in _SCALARS:
-        if kind is float and not value:
-            return (kind, str(value))  # 0.0 and -0.0 are equal but not the same
-        return (kind, value)
+        return _exact(value)
     if kind is list or kind is tuple or is_namedtuple(value):
         return (kind, *[_leaf(item, tensors) for item in value])
     if kind is dict or kind is OrderedDict:
-        return (kind, *[(key, _leaf(item, tensors)) for key, item in value.items()])
+        return (kind, *[(_exact(key), _leaf(item, tensors)) for key, item in value.items()])
     if isinstance(value, enum.Enum):
         return (kind, value)
     if isinstance(value, _Tensor):

@@ -119,21 +119,19 @@ def property_that_reads_state(way: Way) -> None:
     )
 
 
-@scenarios(
-    fault="a key set through layer.__dict__ is not seen: layer facts are looked at on touch only"
-)
+@scenarios()
 def attribute_set_through_dunder_dict(way: Way) -> None:
     layer = layer_of(lambda self, x: self.fc(x) * self.scale, scale=2.0)
     follow(way, layer, lambda n: n.__dict__.update(scale=4.0))
 
 
-@scenarios(fault="names looked up in self.__dict__[...] are not among the names guarded")
+@scenarios()
 def attribute_read_through_dunder_dict(way: Way) -> None:
     layer = layer_of(lambda self, x: self.fc(x) * self.__dict__["level"], level=2.0)
     follow(way, layer, put(layer, "level", 4.0))
 
 
-@scenarios(fault="getattr(layer, name, default): an attribute added later is not seen")
+@scenarios()
 def attribute_that_appears_under_getattr(way: Way) -> None:
     layer = layer_of(lambda self, x: self.fc(x) * getattr(self, "alpha", 1.0))
     follow(way, layer, put(layer, "alpha", 4.0))
@@ -146,7 +144,7 @@ def attribute_that_appears_under_getattr_of_an_object(way: Way) -> None:
     follow(way, layer, put(config, "alpha", 4.0))
 
 
-@scenarios(fault="an attribute whose absence was met in try/except is not guarded on plain objects")
+@scenarios()
 def attribute_that_appears_under_try(way: Way) -> None:
     def forward(self: Any, x: Any) -> Any:
         try:
@@ -159,7 +157,7 @@ def attribute_that_appears_under_try(way: Way) -> None:
     follow(way, layer_of(forward, c=config), put(config, "alpha", 4.0))
 
 
-@scenarios(fault="padding, stride and the like of Paddle's own layers are lists and not guarded")
+@scenarios()
 def stride_of_a_convolution_changed_in_place(way: Way) -> None:
     paddle.seed(0)
     layer = nn.Conv2D(3, 4, 3)
@@ -179,7 +177,7 @@ def sublayer_replaced_by_attribute(way: Way) -> None:
     follow(way, layer_of(lambda self, x: self.fc(x)), replace)
 
 
-@scenarios(fault="_sub_layers[name] = new (quantisation and LoRA code does so) is not seen")
+@scenarios()
 def sublayer_replaced_in_the_table(way: Way) -> None:
     def replace(layer: Any) -> None:
         fresh = nn.Linear(4, 4)
@@ -189,7 +187,7 @@ def sublayer_replaced_in_the_table(way: Way) -> None:
     follow(way, layer_of(lambda self, x: self.fc(x)), replace)
 
 
-@scenarios(fault="_parameters[name] = new is not seen")
+@scenarios()
 def parameter_replaced_in_the_table(way: Way) -> None:
     def replace(layer: Any) -> None:
         fresh = nn.Linear(4, 4)
@@ -257,7 +255,7 @@ def hooks_added_and_removed(way: Way) -> None:
     follow(way, layer_of(lambda self, x: self.fc(x)), add, lambda _: [h.remove() for h in handles])
 
 
-@scenarios(compiled=None, fault="_forward_post_hooks.clear() is not seen")
+@scenarios(compiled=None)
 def hooks_cleared_in_the_table(way: Way) -> None:
     layer = layer_of(lambda self, x: self.fc(x))
     layer.fc.register_forward_post_hook(lambda _l, _i, output: output * 2)
@@ -284,7 +282,7 @@ def class_attribute_and_method_replaced(way: Way) -> None:
     follow(way, layer, put(cls, "gain", 3.0), put(cls, "extra", lambda self: 7.0))
 
 
-@scenarios(fault="an inherited class attribute shadowed later on a subclass is not seen")
+@scenarios()
 def class_attribute_shadowed_on_a_subclass(way: Way) -> None:
     class Base(OneLinear):
         gain = 2.0
@@ -300,7 +298,7 @@ def class_attribute_shadowed_on_a_subclass(way: Way) -> None:
     follow(way, layer, put(Child, "gain", 4.0))
 
 
-@scenarios(fault="an inherited class attribute of a plain object shadowed on the subclass")
+@scenarios()
 def class_attribute_of_an_object_shadowed(way: Way) -> None:
     class Base:
         factor = 2.0
@@ -312,13 +310,13 @@ def class_attribute_of_an_object_shadowed(way: Way) -> None:
     follow(way, layer, put(Child, "factor", 4.0))
 
 
-@scenarios(fault="getattr(type(self), name, default): a class attribute added later is not seen")
+@scenarios()
 def class_attribute_that_appears(way: Way) -> None:
     layer = layer_of(lambda self, x: self.fc(x) * getattr(type(self), "alpha", 1.0))
     follow(way, layer, put(type(layer), "alpha", 4.0))
 
 
-@scenarios(fault="layer.__class__ = Other is touched but is no fact of the snapshot")
+@scenarios()
 def class_of_a_sublayer_replaced(way: Way) -> None:
     class Tripled(nn.Linear):
         def forward(self, x: Any) -> Any:
@@ -327,7 +325,7 @@ def class_of_a_sublayer_replaced(way: Way) -> None:
     follow(way, layer_of(lambda self, x: self.fc(x)), lambda n: setattr(n.fc, "__class__", Tripled))
 
 
-@scenarios(fault="obj.__class__ = Other is no fact of the snapshot")
+@scenarios()
 def class_of_an_object_replaced(way: Way) -> None:
     one = type("One", (), {"value": lambda self: 2.0})
     other = type("Other", (), {"value": lambda self: 4.0})
@@ -335,9 +333,7 @@ def class_of_an_object_replaced(way: Way) -> None:
     follow(way, layer, lambda n: setattr(n.c, "__class__", other))
 
 
-@scenarios(
-    fault="Paddle's own classes are trusted not to be patched: nn.Linear.forward = f is not seen"
-)
+@scenarios()
 def method_of_a_paddle_class_patched(way: Way) -> None:
     stock = nn.Linear.forward
     try:
@@ -350,9 +346,7 @@ def method_of_a_paddle_class_patched(way: Way) -> None:
         nn.Linear.forward = stock
 
 
-@scenarios(
-    fault="functions of Paddle's modules are trusted not to be patched: F.relu = f is not seen"
-)
+@scenarios()
 def function_of_paddle_patched(way: Way) -> None:
     stock = F.relu
     try:
@@ -396,7 +390,7 @@ def global_config_object(way: Way) -> None:
     )
 
 
-@scenarios(fault="globals()[name] is not guarded")
+@scenarios(compiled=None, refused="globals")
 def global_read_through_globals(way: Way) -> None:
     scope = globals()
     scope["GLOBAL_SCALE"] = 2.0
@@ -407,7 +401,7 @@ def global_read_through_globals(way: Way) -> None:
     )
 
 
-@scenarios(fault="a builtin shadowed later by a global is not seen")
+@scenarios()
 def builtin_shadowed_by_a_global(way: Way) -> None:
     scope = globals()
     try:
@@ -434,7 +428,7 @@ def closure_rebound(way: Way) -> None:
     follow(way, layer_of(forward), rebind, lambda _: shift.__setitem__(0, 3.0))
 
 
-@scenarios(fault="function.__defaults__ = (...) is not seen: the tuple is opened, not guarded")
+@scenarios()
 def defaults_changed(way: Way) -> None:
     def forward(self: Any, x: Any, scale: float = 2.0, *, shifts: Any = [1.0]) -> Any:  # noqa: B006
         return self.fc(x) * scale + shifts[0]
@@ -459,7 +453,7 @@ def helper_function_replaced(way: Way) -> None:
     )
 
 
-@scenarios(fault="a module imported inside the forward is not guarded")
+@scenarios()
 def module_imported_inside(way: Way) -> None:
     module = types.ModuleType("fidelity_settings")
     module.__file__ = "fidelity_settings.py"
@@ -474,7 +468,7 @@ def module_imported_inside(way: Way) -> None:
     follow(way, layer_of(forward), put(module, "SCALE", 4.0))
 
 
-@scenarios(fault="from module import NAME inside the forward is not guarded")
+@scenarios()
 def name_imported_inside(way: Way) -> None:
     module = types.ModuleType("fidelity_settings")
     module.__file__ = "fidelity_settings.py"
@@ -489,7 +483,7 @@ def name_imported_inside(way: Way) -> None:
     follow(way, layer_of(forward), put(module, "SCALE", 4.0))
 
 
-@scenarios(fault="os.environ is read by library code and is not guarded")
+@scenarios()
 def environment_variable(way: Way) -> None:
     os.environ["FIDELITY_MODE"] = "a"
     follow(
@@ -501,7 +495,7 @@ def environment_variable(way: Way) -> None:
     )
 
 
-@scenarios(fault="os.getenv is not guarded")
+@scenarios()
 def environment_variable_by_getenv(way: Way) -> None:
     os.environ["FIDELITY_MODE"] = "a"
     follow(
@@ -514,13 +508,13 @@ def environment_variable_by_getenv(way: Way) -> None:
 # -- other containers and objects ------------------------------------------------------------------
 
 
-@scenarios(fault="collections.deque is neither guarded nor refused")
+@scenarios()
 def deque(way: Way) -> None:
     layer = layer_of(lambda self, x: self.fc(x) * sum(self.q), q=collections.deque([1.0, 2.0]))
     follow(way, layer, lambda n: n.q.append(4.0))
 
 
-@scenarios(fault="collections.UserDict is trusted as a class of the library and not opened")
+@scenarios()
 def user_dict(way: Way) -> None:
     layer = layer_of(lambda self, x: self.fc(x) * self.d["s"], d=collections.UserDict(s=2.0))
     follow(way, layer, lambda n: n.d.__setitem__("s", 4.0))
@@ -543,40 +537,40 @@ def dict_subclasses(way: Way) -> None:
     )
 
 
-@scenarios(fault="array.array is neither guarded nor refused")
+@scenarios(compiled=None, refused="raw memory")
 def array_array(way: Way) -> None:
     layer = layer_of(lambda self, x: self.fc(x) * self.a[0], a=array.array("d", [1.0]))
     follow(way, layer, lambda n: n.a.__setitem__(0, 4.0))
 
 
-@scenarios(fault="bytearray is neither guarded nor refused")
+@scenarios(compiled=None, refused="raw memory")
 def byte_array(way: Way) -> None:
     layer = layer_of(lambda self, x: self.fc(x) * self.b[0], b=bytearray(b"\2"))
     follow(way, layer, lambda n: n.b.__setitem__(0, 4))
 
 
-@scenarios(fault="the dictionary behind a mappingproxy is not guarded")
+@scenarios()
 def mapping_proxy(way: Way) -> None:
     inner = {"s": 2.0}
     layer = layer_of(lambda self, x: self.fc(x) * self.m["s"], m=types.MappingProxyType(inner))
     follow(way, layer, lambda _: inner.update(s=4.0))
 
 
-@scenarios(fault="the object behind a bound builtin method (d.get) is not guarded")
+@scenarios()
 def bound_builtin_method(way: Way) -> None:
     inner = {"s": 2.0}
     layer = layer_of(lambda self, x: self.fc(x) * self.look("s"), look=inner.get)
     follow(way, layer, lambda _: inner.update(s=4.0))
 
 
-@scenarios(fault="the object behind a weak reference is not guarded")
+@scenarios(compiled=None, refused="a weak reference")
 def weak_reference(way: Way) -> None:
     config = Config(scale=2.0)
     layer = layer_of(lambda self, x: self.fc(x) * self.ref().scale, ref=weakref.ref(config))
     follow(way, layer, put(config, "scale", 4.0))
 
 
-@scenarios(fault="obj.__dict__[name] is not guarded")
+@scenarios()
 def object_read_through_dunder_dict(way: Way) -> None:
     config = Config(level=2.0)
     layer = layer_of(lambda self, x: self.fc(x) * self.c.__dict__["level"], c=config)
@@ -595,21 +589,21 @@ def dataclass_field(way: Way) -> None:
     follow(way, layer, put(settings, "breadth", 4.0))
 
 
-@scenarios(fault="dataclasses.asdict reads fields by getattr in library code: not guarded")
+@scenarios()
 def dataclass_asdict(way: Way) -> None:
     settings = Settings()
     layer = layer_of(lambda self, x: self.fc(x) * dataclasses.asdict(self.s)["breadth"], s=settings)
     follow(way, layer, put(settings, "breadth", 4.0))
 
 
-@scenarios(fault="operator.attrgetter reads attributes that no bytecode names")
+@scenarios(compiled=None, refused="reads cannot be followed")
 def attribute_getter(way: Way) -> None:
     config, get = Config(level=2.0), operator.attrgetter("level")
     layer = layer_of(lambda self, x: self.fc(x) * get(self.c), c=config)
     follow(way, layer, put(config, "level", 4.0))
 
 
-@scenarios(fault="str.format reads attributes that no bytecode names")
+@scenarios()
 def attribute_in_a_format_string(way: Way) -> None:
     config = Config(level=2.0)
     text = "{.level}"
@@ -629,9 +623,7 @@ class Fallback:
         return self.values[name]
 
 
-@scenarios(
-    fault="the walk calls hasattr(value, '__next__'), whose KeyError reaches the user's call"
-)
+@scenarios()
 def object_with_getattr_fallback(way: Way) -> None:
     config = Fallback()
     layer = layer_of(lambda self, x: self.fc(x) * self.c.scale, c=config)
@@ -642,7 +634,7 @@ class Slotted:
     __slots__ = ("scale",)
 
 
-@scenarios(compiled=False, refused="__slots__")
+@scenarios(compiled=None, refused="__slots__")
 def object_with_slots(way: Way) -> None:
     slotted = Slotted()
     slotted.scale = 2.0
@@ -671,7 +663,7 @@ def partial_with_state(way: Way) -> None:
     follow(way, layer, lambda _: state.update(s=3.0))
 
 
-@scenarios(fault="state behind functools.lru_cache: after cache_clear() the new value is not seen")
+@scenarios(compiled=None, refused="a cache")
 def cached_function_cleared(way: Way) -> None:
     table = {"s": 2.0}
 
@@ -686,7 +678,7 @@ def cached_function_cleared(way: Way) -> None:
     follow(way, layer_of(lambda self, x: self.fc(x) * scale()), clear)
 
 
-@scenarios(fault="a threading.local is guarded by the values of the thread that was observed")
+@scenarios(compiled=None, refused="differs between threads")
 def thread_local_state(way: Way) -> None:
     local = threading.local()
     local.scale = 2.0
@@ -702,7 +694,7 @@ def thread_local_state(way: Way) -> None:
     thread.join()
 
 
-@scenarios(fault="the sign of zero is not compared: 0.0 and -0.0 are one key")
+@scenarios()
 def negative_zero_as_argument(way: Way) -> None:
     def divide(x: Any, by: float) -> Any:
         return paddle.ones_like(x) / paddle.full_like(x, by)
@@ -745,7 +737,7 @@ def match_forward(self, x):
         _scope,
     )
 
-    @scenarios(fault="class patterns read attributes through __match_args__: not guarded")
+    @scenarios()
     def class_pattern(way: Way) -> None:
         point = _scope["Point"](2.0)
         follow(way, layer_of(_scope["match_forward"], c=point), put(point, "height", 4.0))
