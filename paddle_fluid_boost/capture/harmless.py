@@ -39,7 +39,7 @@ _IMMUTABLE = (
     numpy.ufunc,
 )
 #: Not read by what a forward computes, or (exceptions) read by their arguments alone.
-_STATELESS = (logging.Logger, logging.Handler, logging.LoggerAdapter, *_LOCKS, BaseException)
+_STATELESS = (logging.Handler, *_LOCKS, BaseException)
 #: Modules all of whose objects are immutable.
 _IMMUTABLE_MODULES = frozenset(
     {

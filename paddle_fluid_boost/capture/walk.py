@@ -6,6 +6,7 @@ import ctypes
 import functools
 import gc
 import importlib.util
+import logging
 import sys
 import threading
 import weakref
@@ -35,6 +36,7 @@ from .sources import origin
 from .values import MISSING, ClassView, cell_value, is_simple
 
 _MAX_ARRAY_BYTES = 4096
+_ATOMS = frozenset({int, float, bool, str, type(None)})
 #: What no fact describes, with the reason.
 _UNGUARDED: tuple[tuple[Any, str], ...] = (
     ((bytearray, memoryview, RawArray, ctypes._SimpleCData, ctypes.Array, ctypes.Structure),
@@ -84,7 +86,7 @@ class Walk:
         self._seen_entries.add((id(mapping), key))
         value = mapping.get(key, MISSING)
         (self.snapshot.entries if into is None else into).append([mapping, key, value, label])
-        if value is MISSING:
+        if value is MISSING or type(value) in _ATOMS:
             return
         if trusted and is_of_paddle(value):
             self._own_value(value, label)
@@ -288,6 +290,12 @@ class Walk:
             raise CaptureRefused(f"reads {label}, a numpy array too large to be checked each call")
         self.snapshot.arrays.append((array, array.tobytes(), label))
 
+    def _logger(self, logger: logging.Logger, label: str) -> None:
+        """A logger that said nothing while it was observed must still have nothing to say."""
+        for name in ("level", "disabled", "parent"):
+            self.entry(logger.__dict__, name, f"{label}.{name}")
+        self.entry(logger.manager.__dict__, "_disable", "logging.disable()")
+
     def _iterator(self, value: Any, label: str) -> None:
         raise CaptureRefused(f"reads {label}, an iterator, which changes when read", permanent=True)
 
@@ -338,6 +346,7 @@ class Walk:
         (type, _class),
         (ModuleType, _module),
         (numpy.ndarray, _array),
+        (logging.Logger, _logger),
         ((staticmethod, classmethod), _wrapper),
         (property, _property),
     )

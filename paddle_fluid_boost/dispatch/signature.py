@@ -1,9 +1,8 @@
 """The key of a call: what must be equal for a compiled version to serve it.
 
-Per tensor its class, dtype, shape, strides unless it is contiguous, place, ``stop_gradient`` and,
-where it may be trained, whether it has a gradient; every other argument by type and value; and the
-modes that change what Paddle's functions do: gradients on or off, default dtype.  Budget: a few
-microseconds for a call with one tensor.
+Per tensor its class, dtype, shape, place, whether it is contiguous and ``stop_gradient``; every
+other argument by type and value; and the modes that change what Paddle's functions do: gradients on
+or off, default dtype.  Budget: a few microseconds for a call with one tensor.
 """
 
 from __future__ import annotations
@@ -48,11 +47,7 @@ def _leaf(value: Any, tensors: list[Any]) -> Any:
         shape = value.shape
         if _MANY_PLACES:
             shape.append(str(value.place))
-        if not value.is_contiguous():
-            shape.append(tuple(value.strides))
-        if value.stop_gradient:
-            return (kind, value.dtype, *shape, None)
-        return (kind, value.dtype, *shape, "trained" if value.grad is None else "has gradient")
+        return (kind, value.dtype, *shape, value.is_contiguous(), value.stop_gradient)
     if kind in _SCALARS:
         return _exact(value)
     if kind is list or kind is tuple or is_namedtuple(value):
