@@ -7,6 +7,8 @@ may hide anything.
 from __future__ import annotations
 
 import logging
+import operator
+import random
 import re
 import sys
 import threading
@@ -35,16 +37,19 @@ _IMMUTABLE = (
     types.TracebackType,
     re.Pattern,
     re.Match,
+    operator.itemgetter,
     numpy.dtype,
     numpy.ufunc,
 )
 #: Not read by what a forward computes, or (exceptions) read by their arguments alone.
 _STATELESS = (logging.Handler, *_LOCKS, BaseException)
+#: Generators whose draws the observer sees.
+_WATCHED_GENERATORS = (random.random.__self__, numpy.random.rand.__self__)  # type: ignore[attr-defined]
 #: Modules all of whose objects are immutable.
 _IMMUTABLE_MODULES = frozenset(
     {
         "datetime", "decimal", "fractions", "pathlib", "uuid", "ipaddress", "zoneinfo", "typing",
-        "types", "_operator",
+        "types",
     }
 )  # fmt: skip
 #: Functions that are objects of a C class of their own.
@@ -62,6 +67,8 @@ def is_harmless(value: Any) -> bool:
         return True
     if cls is types.SimpleNamespace:
         return False
+    if isinstance(value, random.Random) or any(value is one for one in _WATCHED_GENERATORS):
+        return True
     if cls.__name__ in _FUNCTION_CLASSES:
         return True
     module = _module_of(cls)

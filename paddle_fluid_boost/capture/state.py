@@ -49,6 +49,7 @@ def take(observation: Observation, roots: Iterable[tuple[str, Any]]) -> Snapshot
         walk.scope(scan(code), scope)
     for label, value in roots:
         walk.visit(value, label)
+    walk.refuse_hidden_closures(code for code, _ in observation.user_codes)
     snapshot = walk.snapshot
     if not _ENVIRONMENT_READERS.isdisjoint(observation.codes):
         variables = os.environ._data  # type: ignore[attr-defined]

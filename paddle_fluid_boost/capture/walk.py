@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter, methodcaller
 from types import (
     BuiltinFunctionType,
+    CodeType,
     FunctionType,
     MappingProxyType,
     MethodType,
@@ -66,6 +67,7 @@ class Walk:
         self._seen: dict[int, Any] = {}
         self._seen_entries: set[tuple[int, Any]] = set()
         self._views: dict[int, ClassView] = {}
+        self._visited_codes: set[int] = set()
 
     # -- facts ------------------------------------------------------------------------------------
     def entry(
@@ -118,7 +120,7 @@ class Walk:
             for name in chain[1:]:
                 if not isinstance(owner, ModuleType) or name not in owner.__dict__:
                     break
-                self.entry(owner.__dict__, name, f"{owner.__name__}.{name}")
+                self.entry(owner.__dict__, name, f"{owner.__name__}.{name}", trusted=True)
                 owner = owner.__dict__[name]
 
     def _imported(self, name: str, scope: Mapping[str, Any]) -> None:
@@ -130,6 +132,21 @@ class Walk:
             module = sys.modules.get(key)
             if isinstance(module, ModuleType) and _is_users(module):
                 self.entry(sys.modules, key, f"module '{key}'")
+
+    def refuse_hidden_closures(self, user_codes: Iterable[CodeType]) -> None:
+        """A closure that ran but was never met has variables that no fact describes.
+
+        Functions that the call itself has made are met in the code that made them.
+        """
+        inner = {id(part) for code in self._ran.values() for part in code.co_consts}
+        for code in user_codes:
+            hidden = set(code.co_freevars) - {"__class__"}
+            if hidden and id(code) not in self._visited_codes and id(code) not in inner:
+                raise CaptureRefused(
+                    f"reads the variables {sorted(hidden)} of {code.co_name}, a function that is "
+                    "called in a way that cannot be followed",
+                    permanent=True,
+                )
 
     def _namespace(self, attributes: Mapping[str, Any], label: str) -> None:
         """The fact that no name which is read was added or removed."""
@@ -144,12 +161,14 @@ class Walk:
                 return functools.partial(visitor, self)
         if isinstance(value, pd.StaticFunction):
             return self._static_function
+        if is_harmless(value):
+            return None
         if hasattr(type(value), "__next__"):
             return self._iterator
         for classes, reason in _UNGUARDED:
             if isinstance(value, classes):
                 return functools.partial(self._unguarded, reason=reason)
-        return None if is_harmless(value) else self._object
+        return self._object
 
     def _tensor(self, tensor: Any, label: str) -> None:
         self.snapshot.tensors.append(tensor)
@@ -220,7 +239,9 @@ class Walk:
     def _function(self, function: FunctionType, label: str) -> None:
         if id(function.__code__) not in self._ran:
             return
+        self._visited_codes.add(id(function.__code__))
         if origin(function.__code__.co_filename) != "user":
+            self._decorator(function, label)
             return
         name = function.__qualname__
         closed = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
@@ -239,6 +260,13 @@ class Walk:
         for key in self._names_of(function.__dict__):
             self.entry(function.__dict__, key, f"{name}.{key}")
         self._namespace(function.__dict__, name)
+
+    def _decorator(self, function: FunctionType, label: str) -> None:
+        """What a decorator of a library's, such as ``paddle.no_grad()``, has wrapped."""
+        for cell in function.__closure__ or ():
+            value = cell_value(cell)
+            if isinstance(value, (FunctionType, MethodType, functools.partial)):
+                self.visit(value, label)
 
     def _method(self, method: MethodType, label: str) -> None:
         self.visit(method.__self__, f"self of {label}")
