@@ -93,11 +93,12 @@ def uninstall() -> None:
 
     Functions under ``pfb.to_static`` go on running, eagerly, until something is boosted again.
     """
+    global _sot_in_use
     hooks.watching = False
     STATIC_LOCK.close()  # a trace must not go on when nobody reports static work any more
     WORKER.wait_idle(_PATIENCE)  # a running compile sees ``hooks.watching`` and ends
     with _lock:
-        layer_call.auto = False
+        layer_call.auto = _sot_in_use = False
         for group in (_layers, _entry, _watch):
             group.restore()
 
