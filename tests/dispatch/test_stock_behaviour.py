@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import sys
 import weakref
 from collections.abc import Iterator
 
@@ -407,6 +408,9 @@ def test_a_class_method_is_refused_as_on_stock() -> None:
         def make(cls, x):
             return x + 1
 
+    if sys.version_info >= (3, 13):  # a class method is no longer bound twice: stock takes it
+        assert Holder.make(_x()).shape == _x().shape
+        return
     with pytest.raises(ValueError, match="requires"):
         Holder.make(_x())
 

@@ -128,10 +128,13 @@ def test_an_op_onednn_cannot_take_is_found_in_the_child():
     x = paddle.randn([1, 3, 16, 16])
     net = cases.Upsampler()
     captured = cases.capture(net, x)
-    with pytest.raises(
-        EngineError, match=r"bilinear_interp may be unsafe.*it raises .*DoubleAttribute"
-    ):
-        ENGINE.build(captured, ONEDNN)
+    try:
+        executable = ENGINE.build(captured, ONEDNN)
+    except EngineError as refusal:  # Paddle 3.3
+        assert "bilinear_interp may be unsafe" in str(refusal)
+        assert "it raises" in str(refusal) and "DoubleAttribute" in str(refusal)
+    else:  # Paddle 3.1 and 3.2 take it
+        cases.assert_same(executable([x]), cases.eager(net, x))
     cases.assert_same(ENGINE.build(captured, cases.PLAIN)([x]), cases.eager(net, x))
 
 
