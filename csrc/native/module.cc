@@ -4,6 +4,7 @@
 
 #include "builder.h"
 #include "constant_cache.h"
+#include "ordinary.h"
 #include "parallel.h"
 #include "plan.h"
 
@@ -204,6 +205,13 @@ void BindPlan(py::module_& module) {
 
 PYBIND11_MODULE(_native, module) {
   module.doc() = "Plans of oneDNN primitives; see docs/native.md.";
+  module.def(
+      "all_ordinary",
+      [](std::uintptr_t data, std::size_t count) {
+        return pfb::AllOrdinary(reinterpret_cast<const float*>(data), count);
+      },
+      py::call_guard<py::gil_scoped_release>(),
+      "True when all float32 elements at an address are finite and below 1e18 in magnitude.");
   pfb::BindBuilder(module);
   pfb::BindPlan(module);
   module.def("onednn_version", [] {

@@ -24,6 +24,7 @@ from ..hotspot.worker import exiting
 from ..options import options
 from ..report.records import Refusal
 from . import hooks
+from .extraordinary import NumbersCheck
 from .promotion import run_plainly
 from .results import Layout, layout
 from .version import Flag, Version, Weights
@@ -132,6 +133,7 @@ class CompileJob:
             self._snapshot,
             weights,
             self._layers_touched,
+            NumbersCheck(inputs, result.fresh),
             grad_enabled=self._grad_enabled,
         )
         reason = "" if version.ready() else version.revalidate()

@@ -23,6 +23,7 @@ from ..report.records import Event, Refusal
 from . import hooks
 from .cache import VERSIONS_PER_SIGNATURE, VersionCache
 from .compile import CompileJob
+from .extraordinary import Extraordinary
 from .promotion import Attempt, Busy, running_plainly
 from .recheck import WeightsJob
 from .signature import Opaque, describe, key_of
@@ -142,6 +143,9 @@ class Unit:
                 return version(tensors)
             started = time.perf_counter()
             result = version(tensors)
+        except Extraordinary:
+            self._note_refusal("was given NaN, infinities or numbers beyond 1e18, or computes them")
+            return self.cold(*args, **kwargs)
         except Exception as error:  # whatever an engine meets, the user's call must go on
             guards_log.warning("%s: %s failed", self.name, version.executable.engine, exc_info=True)
             self._withdraw_for_good(version, f"the engine failed: {error}")

@@ -20,6 +20,7 @@ from ..capture import _paddle as pd
 from ..capture.state import Snapshot
 from ..engines.base import Executable
 from ..hotspot.monitor import SignatureStats
+from .extraordinary import NumbersCheck
 from .results import Rebuild
 from .watch import watch
 
@@ -154,6 +155,7 @@ class Version:
         snapshot: Snapshot,
         weights: Weights,
         layers_touched: Flag,
+        numbers: NumbersCheck,
         *,
         grad_enabled: bool,
     ) -> None:
@@ -164,6 +166,7 @@ class Version:
         self.weights = weights
         self.suspended = ""
         self._rebuild = rebuild
+        self._numbers = numbers
         self._layers_touched = layers_touched
         self._layers_seen = 0  # the snapshot was taken with a new flag
         self._layers_differ = False
@@ -205,7 +208,15 @@ class Version:
         return ""
 
     def __call__(self, tensors: Sequence[Any]) -> Any:
-        return self._rebuild(self.executable(tensors), tensors)
+        """The result for these inputs.
+
+        Raises:
+            Extraordinary: a number in them, or in the outputs, must be left to eager mode.
+        """
+        self._numbers.inputs(tensors)
+        outputs = self.executable(tensors)
+        self._numbers.outputs(outputs)
+        return self._rebuild(outputs, tensors)
 
     def close(self) -> None:
         """Frees the engine's resources."""
