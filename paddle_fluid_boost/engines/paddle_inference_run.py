@@ -7,10 +7,12 @@ What Paddle Inference does on its own, and what is done about it here (measured 
 * It leaves the calling thread, and MKL in the whole process, at one thread: put back after a run.
 * It switches the tensor operators of C++ extensions to another mode for good: put back too.
 * It keeps the interpreter lock while it runs, so calls never overlap and one predictor is enough;
-  the lock below is for the copies, which let other threads in.
+  the lock below is for the copies, which let other threads in, and for Paddle up to 3.2, which
+  lets go of it.
 * It keeps oneDNN's primitives once per calling thread (2 MB and 10 ms for resnet18): after a few
   threads, the rest go through one thread of ours.
-* A forked child may go on using it; only our own lock and thread must be new there.
+* A forked child may go on using it, if no thread was inside it at the fork: a fork waits for those.
+  Our own lock and thread must be new there.
 """
 
 from __future__ import annotations
@@ -65,7 +67,8 @@ class PredictorExecutable:
         self._per_thread_caches = per_thread_caches
         self._direct_threads: set[int] = set()
         self._lock = threading.Lock()
-        _LIVE.add(self)
+        with _forking:
+            _LIVE.add(self)
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         if self._per_thread_caches and not self._may_run_here():
@@ -144,14 +147,39 @@ def _overflow_thread() -> ThreadPoolExecutor:
     return _overflow
 
 
+#: Held during a fork, as two threads may fork at once, and by whoever changes ``_LIVE``.
+_forking = threading.Lock()
+_held: list[threading.Lock] = []
+
+
+def _before_fork() -> None:
+    """Waits until no predictor runs."""
+    _forking.acquire()
+    for executable in list(_LIVE):
+        executable._lock.acquire()
+        _held.append(executable._lock)
+
+
+def _after_fork_in_parent() -> None:
+    while _held:
+        _held.pop().release()
+    _forking.release()
+
+
 def _renew_after_fork() -> None:
     """In a forked child: the threads that held our locks, or ran predictors for us, are gone."""
-    global _overflow
+    global _overflow, _forking
     _overflow = None
+    _forking = threading.Lock()
+    _held.clear()
     for executable in list(_LIVE):
         executable._lock = threading.Lock()
         executable._direct_threads = set()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_after_fork)
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
+        after_in_child=_renew_after_fork,
+    )
