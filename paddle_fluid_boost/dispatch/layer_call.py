@@ -28,7 +28,7 @@ def call(layer: Any, /, *args: Any, **kwargs: Any) -> Any:
     """The replacement of ``Layer.__call__`` while the plugin watches layers."""
     entry = _units.get(id(layer))
     if entry is None:
-        if not auto or getattr(_depth, "inside", False):
+        if not auto or getattr(_depth, "inside", False) or is_decorated(layer):
             return stock_call(layer, *args, **kwargs)
         entry = watch_layer(layer)
     unit = entry[0]
@@ -41,6 +41,12 @@ def call(layer: Any, /, *args: Any, **kwargs: Any) -> Any:
         return unit.call(args, kwargs)
     finally:
         _depth.inside = before
+
+
+def is_decorated(layer: Any) -> bool:
+    """True for a layer whose ``forward`` is under ``to_static`` and so is watched there."""
+    forward = layer.__dict__.get("forward") or type(layer).forward
+    return isinstance(forward, pd.StaticFunction)
 
 
 def watch_layer(layer: Any) -> tuple[Unit, weakref.ref[Any]]:

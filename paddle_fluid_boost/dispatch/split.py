@@ -24,7 +24,7 @@ def watch_parts(unit: Unit) -> None:
     owner = unit.owner
     if owner is None:
         return
-    parts = _parts(owner)
+    parts = [part for part in _parts(owner) if not layer_call.is_decorated(part)]
     for part in parts:
         layer_call.watch_layer(part)
     if parts:
