@@ -69,26 +69,31 @@ __all__ = [
     "framework",
     "paddle",
     "static_tracing",
+    "switch_this_thread",
     "take_recorded_parameters",
     "tracer_holder",
 ]
 
 
+def switch_this_thread(tracer: Any) -> None:
+    """Sets the tracer of this thread, None for static mode, and of no other.
+
+    Paddle's own way also sets what *new* threads start with: a thread that the user starts while we
+    trace would find itself in static mode.
+    """
+    tracer_holder.__dict__["_dygraph_tracer_"] = tracer
+    switch_tracer(tracer)
+
+
 @contextlib.contextmanager
 def _without_tracer() -> Iterator[None]:
-    """Static mode in this thread alone.
-
-    Paddle's own guard also sets what *new* threads start with; a thread that the user starts while
-    we trace would find itself in static mode.
-    """
+    """Static mode in this thread alone."""
     tracer = tracer_holder._dygraph_tracer_
-    tracer_holder.__dict__["_dygraph_tracer_"] = None
-    switch_tracer(None)
+    switch_this_thread(None)
     try:
         yield
     finally:
-        tracer_holder.__dict__["_dygraph_tracer_"] = tracer
-        switch_tracer(tracer)
+        switch_this_thread(tracer)
 
 
 @contextlib.contextmanager

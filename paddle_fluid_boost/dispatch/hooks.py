@@ -230,6 +230,8 @@ def _reporting_static_mode(original: Callable[..., Any]) -> Callable[..., Any]:
     def patched(self: Any, name: str, value: Any) -> None:
         if name != "_dygraph_tracer_":
             return original(self, name, value)
+        if STATIC_LOCK.tracing_here:  # the original would also set what new threads start with
+            return pd.switch_this_thread(value)
         was_static = self.__dict__.get(name) is None
         if value is None and not was_static:
             STATIC_LOCK.start_building()

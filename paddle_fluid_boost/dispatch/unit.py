@@ -147,6 +147,8 @@ class Unit:
             self._note_refusal("was given NaN, infinities or numbers beyond 1e18, or computes them")
             return self.cold(*args, **kwargs)
         except Exception as error:  # whatever an engine meets, the user's call must go on
+            if version not in self.cache.all():  # another thread has just taken it out
+                return self.cold(*args, **kwargs)
             guards_log.warning("%s: %s failed", self.name, version.executable.engine, exc_info=True)
             self._withdraw_for_good(version, f"the engine failed: {error}")
             return self.cold(*args, **kwargs)
