@@ -12,6 +12,8 @@ C++ that ends the whole process with a crash.
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +22,36 @@ from types import FrameType
 from ..options import options
 from .lock import STATIC_LOCK
 from .sources import origin
+
+
+#: A threshold that is not reached: no full collection.
+_NEVER = 1_000_000
+
+
+class _FullCollections:
+    """Puts off full garbage collections.
+
+    A trace makes many objects, and so brings on a collection of everything that the process holds:
+    some 100 ms with Paddle imported, in which no thread runs.  The young generations, where the
+    trace's own garbage is, are collected as ever.
+    """
+
+    def __init__(self) -> None:
+        self._threshold = gc.get_threshold()[2]
+
+    def put_off(self) -> None:
+        young, middle, self._threshold = gc.get_threshold()
+        gc.set_threshold(young, middle, _NEVER)
+
+    def resume(self) -> None:
+        young, middle, full = gc.get_threshold()
+        if full == _NEVER:  # not when somebody else has set it meanwhile
+            gc.set_threshold(young, middle, self._threshold)
+
+
+_full_collections = _FullCollections()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_full_collections.resume)
 
 
 class Stopped(BaseException):
@@ -42,11 +74,13 @@ class Yielding:
     def __enter__(self) -> None:
         if self._enabled:
             self._until = time.perf_counter() + self._slice
+            _full_collections.put_off()
             sys.setprofile(self._on_event)
 
     def __exit__(self, *_: object) -> None:
         if self._enabled:
             sys.setprofile(None)
+            _full_collections.resume()
 
     def _on_event(self, frame: FrameType, event: str, arg: object) -> None:
         if event == "call" and self._stopped() and _may_raise(frame):
