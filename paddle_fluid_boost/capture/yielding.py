@@ -23,7 +23,6 @@ from ..options import options
 from .lock import STATIC_LOCK
 from .sources import origin
 
-
 #: A threshold that is not reached: no full collection.
 _NEVER = 1_000_000
 
