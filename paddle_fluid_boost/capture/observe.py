@@ -161,7 +161,7 @@ class Observer:
         self._writes_to_layers: dict[int, bool] = {}
 
     def __enter__(self) -> Observation:
-        if sys.getprofile() is not None:
+        if _profiled():
             raise Busy
         self._host_random = _host_random_state()
         self._modes = _modes()
@@ -289,6 +289,15 @@ class Observer:
         if module == "sys" and name in ("_getframe", "intern", "getrecursionlimit", "getsizeof"):
             return None
         return f"calls {module or type(owner).__name__}.{name}, which may have effects"
+
+
+def _profiled() -> bool:
+    """True while a profiler watches this thread; since Python 3.12 ``cProfile`` does it by way of
+    ``sys.monitoring``."""
+    if sys.getprofile() is not None:
+        return True
+    monitoring = getattr(sys, "monitoring", None)
+    return monitoring is not None and monitoring.get_tool(monitoring.PROFILER_ID) is not None
 
 
 def _host_random_state() -> tuple[Any, ...]:

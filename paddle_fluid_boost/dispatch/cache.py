@@ -73,6 +73,10 @@ class VersionCache:
         version.close()
         return True
 
+    def forget(self) -> None:
+        """Lets go of all versions; each is freed with the last call that runs it."""
+        self.versions = {}
+
     def _evict(self, version: Version) -> None:
         if self.drop(version):
             self._evicted(version)

@@ -42,6 +42,23 @@ _QUICK = 300e-6
 _UNSEEN = 7
 _ALWAYS_SEEN = 32
 
+
+def _let_go_of_owner(unit: Unit) -> Callable[[Any], None]:
+    """What a weak reference to the owner of ``unit`` calls when the owner is freed.
+
+    The cyclic collector would do it too, but for Python 3.13.0, which does not track the
+    ``__dict__`` of an object that was asked for while it was empty, as Paddle does for layers.
+    """
+    here = weakref.ref(unit)
+
+    def let_go(_: Any) -> None:
+        unit = here()
+        if unit is not None:
+            unit.forget_state()
+
+    return let_go
+
+
 _NO_AMP = pd.paddle.base.core.AmpLevel.O0
 _tracer_holder = pd.tracer_holder
 _units: weakref.WeakSet[Unit] = weakref.WeakSet()
@@ -89,7 +106,7 @@ class Unit:
         self._eager = eager
         self._roots = roots
         self._training = training or self.cold
-        self._owner = weakref.ref(owner) if owner is not None else None
+        self._owner = weakref.ref(owner, _let_go_of_owner(self)) if owner is not None else None
         self._in_static_mode = in_static_mode or eager
         self._on_signature = on_signature
         self._last_key: Hashable = None
@@ -98,6 +115,15 @@ class Unit:
         self._attempts: dict[Hashable, Attempt] = {}
         self._look_again = _FIRST_LOOK_AGAIN
         _units.add(self)
+
+    def forget_state(self) -> None:
+        """Drops the versions and snapshots, whose owner is gone: they hold parts of it.
+
+        Takes no lock, as the owner may be freed at any moment.
+        """
+        self.cache.forget()
+        self._attempts = {}
+        self.choices = {}
 
     @property
     def owner(self) -> Any:

@@ -2,6 +2,7 @@
 
 import collections
 import copy
+import cProfile
 import dataclasses
 import datetime
 import functools
@@ -547,6 +548,17 @@ def test_busy_when_somebody_profiles():
         assert sys.getprofile() is other
     finally:
         sys.setprofile(None)
+
+
+def test_busy_under_cprofile():
+    profile = cProfile.Profile()
+    profile.enable()
+    try:
+        with pytest.raises(Busy):
+            Observer().__enter__()
+    finally:
+        profile.disable()
+    assert reasons(scaled, X) == []
 
 
 def test_other_threads_are_not_observed():
