@@ -11,6 +11,7 @@ import weakref
 from typing import Any
 
 from ..capture import _paddle as pd
+from .promotion import running_plainly
 from .split import watch_parts
 from .unit import Unit
 
@@ -28,7 +29,8 @@ def call(layer: Any, /, *args: Any, **kwargs: Any) -> Any:
     """The replacement of ``Layer.__call__`` while the plugin watches layers."""
     entry = _units.get(id(layer))
     if entry is None:
-        if not auto or getattr(_depth, "inside", False) or is_decorated(layer):
+        nested = getattr(_depth, "inside", False) or running_plainly()  # in a compile, that is
+        if not auto or nested or is_decorated(layer):
             return stock_call(layer, *args, **kwargs)
         entry = watch_layer(layer)
     unit = entry[0]

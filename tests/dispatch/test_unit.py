@@ -10,6 +10,7 @@ import paddle
 import pytest
 
 import paddle_fluid_boost as pfb
+from paddle_fluid_boost.dispatch import layer_call
 from paddle_fluid_boost.dispatch import unit as unit_module
 from paddle_fluid_boost.dispatch.explanations import find_unit
 from paddle_fluid_boost.errors import EngineError
@@ -181,3 +182,15 @@ def test_report_is_json_and_reads_well() -> None:
     assert "float32[2,8]" in str(report)
     assert "compiled" in str(report)
     json.dumps(pfb.stats())
+
+
+def test_layers_inside_a_watched_layer_are_not_watched_too() -> None:
+    """The compile runs the layer in another thread, where nothing else says that it is inside."""
+    pfb.install(auto=True)
+    net, x = small_net(), paddle.randn([2, 8])
+    with pfb.override(sync=False):
+        net(x)
+        net(x)
+        assert pfb.wait(60)
+    assert pfb.explain(net).state == "compiled"
+    assert [layer_call.unit_of(part) for part in net] == [None, None, None]
