@@ -128,8 +128,16 @@ class Observation:
 
     @property
     def attribute_names(self) -> frozenset[str]:
-        """Every attribute name that some function entered may have read or Paddle has written."""
-        read = (scan(code).attribute_names for code in self.codes.values())
+        """Every attribute name that some function entered may have read or Paddle has written.
+
+        Of code that is not the user's all names count, global ones too: to read them out of its
+        bytecode would take longer than most calls.
+        """
+        users = {id(code) for code, _ in self.user_codes}
+        read = (
+            scan(code).attribute_names if key in users else code.co_names
+            for key, code in self.codes.items()
+        )
         return frozenset(self.written).union(*read)
 
     def mutation_of(self, containers: Iterable[Any]) -> str | None:

@@ -67,6 +67,7 @@ class Walk:
         self._seen: dict[int, Any] = {}
         self._seen_entries: set[tuple[int, Any]] = set()
         self._views: dict[int, ClassView] = {}
+        self._layer_classes: set[type] = set()
         self._visited_codes: set[int] = set()
 
     # -- facts ------------------------------------------------------------------------------------
@@ -76,7 +77,6 @@ class Walk:
         key: Any,
         label: str,
         *,
-        into: list[list[Any]] | None = None,
         trusted: bool = False,
     ) -> None:
         """The fact that ``mapping`` holds what it holds under ``key``, and a visit to that.
@@ -87,9 +87,11 @@ class Walk:
             return
         self._seen_entries.add((id(mapping), key))
         value = mapping.get(key, MISSING)
-        (self.snapshot.entries if into is None else into).append([mapping, key, value, label])
-        if value is MISSING or type(value) in _ATOMS:
-            return
+        self.snapshot.entries.append([mapping, key, value, label])
+        if type(value) not in _ATOMS and value is not MISSING:
+            self._value(value, label, trusted)
+
+    def _value(self, value: Any, label: str, trusted: bool) -> None:
         if trusted and is_of_paddle(value):
             self._own_value(value, label)
         else:
@@ -176,28 +178,38 @@ class Walk:
     def _layer(self, layer: Any, label: str) -> None:
         facts, attributes, cls = self.snapshot, layer.__dict__, type(layer)
         facts.layers.append(layer)
-        for table in LAYER_TABLES:
-            content = attributes.get(table)
+        tables = tuple(map(attributes.get, LAYER_TABLES))
+        for table, content in zip(LAYER_TABLES, tables):
             if isinstance(content, dict):
                 self._seen[id(content)] = content
-                facts.layer_key_sets.append((content, list(content), f"{label}.{table}"))
-                for key in content:
-                    shown = f"{label}.{key}" if isinstance(key, str) else f"a hook of {label}"
-                    self.entry(content, key, shown, into=facts.layer_entries)
-        tables = tuple(map(attributes.get, LAYER_TABLES))
+                self._layer_table(content, table, label)
         facts.layer_bodies.append((weakref.ref(layer), cls, attributes, tables, label))
         trusted = is_library_class(cls)
         into = facts.layer_entries if trusted else facts.open_layer_entries
-        for name in {"training", *self._names_of(attributes)}.difference(
-            LAYER_TABLES, _BOOKKEEPING
-        ):
-            self.entry(attributes, name, f"{label}.{name}", into=into, trusted=trusted)
+        known = present(attributes, None if self._all_names else self._names)
+        for name in known.difference(LAYER_TABLES, _BOOKKEEPING) | {"training"}:
+            # As in entry(), for many thousand of them: each once, and mostly plain numbers.
+            value = attributes.get(name, MISSING)
+            into.append([attributes, name, value, f"{label}.{name}"])
+            if type(value) not in _ATOMS and value is not MISSING:
+                self._value(value, f"{label}.{name}", trusted)
         names = None if self._all_names else self._names
-        space = (attributes, names, present(attributes, names), label)
-        facts.layer_namespaces.append(space)
-        self._class(cls)
-        if trusted:
-            self._layer_class(cls)
+        facts.layer_namespaces.append((attributes, names, known, label))
+        if cls not in self._layer_classes:
+            self._layer_classes.add(cls)
+            self._class(cls)
+            if trusted:
+                self._layer_class(cls)
+
+    def _layer_table(self, content: dict[Any, Any], table: str, label: str) -> None:
+        """What a layer is made of: its parameters, buffers, sublayers or hooks."""
+        self.snapshot.layer_key_sets.append((content, list(content), f"{label}.{table}"))
+        entries = self.snapshot.layer_entries
+        for key, value in content.items():
+            shown = f"{label}.{key}" if isinstance(key, str) else f"a hook of {label}"
+            entries.append([content, key, value, shown])
+            if value is not None:
+                self.visit(value, shown)
 
     def _layer_class(self, cls: type) -> None:
         """The ``forward`` of a layer of Paddle's, and the functions that it calls by name."""
