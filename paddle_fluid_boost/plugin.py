@@ -17,7 +17,7 @@ from typing import Any
 from .capture import _paddle as pd
 from .capture.lock import STATIC_LOCK
 from .dispatch import hooks, layer_call, static_function
-from .dispatch.unit import WORKER
+from .dispatch.promotion import WORKER
 from .dispatch.watch import touch_everything
 
 _MISSING = object()

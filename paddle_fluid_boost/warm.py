@@ -10,8 +10,9 @@ import numpy
 from .capture import _paddle as pd
 from .dispatch import hooks, layer_call, static_function
 from .dispatch.explanations import explain
+from .dispatch.promotion import WORKER
 from .dispatch.signature import Opaque
-from .dispatch.unit import WORKER, Unit
+from .dispatch.unit import Unit
 from .errors import SpecError
 from .plugin import watch
 from .report.explain import Report

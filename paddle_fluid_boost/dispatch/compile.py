@@ -19,14 +19,15 @@ from ..capture.trace import trace
 from ..capture.yielding import Stopped, Yielding
 from ..engines.select import Choice, choose
 from ..errors import CaptureRefused
-from ..hotspot.monitor import SignatureStats
+from ..hotspot.signature_stats import SignatureStats
 from ..hotspot.worker import exiting
 from ..options import options
 from ..report.records import Refusal
 from . import hooks
 from .extraordinary import NumbersCheck
-from .promotion import run_plainly
+from .plainly import run_plainly
 from .results import Layout, layout
+from .signature import Call
 from .version import Flag, Version, Weights
 
 if TYPE_CHECKING:
@@ -41,34 +42,30 @@ log = logging.getLogger("paddle_fluid_boost.compiles")
 class CompileJob:
     """Compiles one signature of one unit.
 
-    call: the original callable, bound.
-    tensors: the call's tensors, by reference; the job gives up when they are written to before it
-        has copied them.
+    call: one call of it, its tensors by reference; the job gives up when they are written to before
+        it has copied them.
+    eager: the original callable, bound.
     background: keep out of the way of other threads.
     """
 
     def __init__(
         self,
         unit: Unit,
-        key: Hashable,
+        call: Call,
         stats: SignatureStats,
-        call: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        tensors: list[Any],
+        eager: Callable[..., Any],
         snapshot: Snapshot,
         layers_touched: Flag,
         *,
         background: bool,
     ) -> None:
-        self.key: Hashable = (id(unit), key)
+        self.key: Hashable = (id(unit), call.key)
         self._unit = unit
-        self._signature = key
+        self._signature = call.key
         self._stats = stats
-        self._call = call
-        self._args, self._kwargs = args, kwargs
-        self._tensors = tensors
-        self._versions = [tensor.inplace_version for tensor in tensors]
+        self._eager = eager
+        self._call: Call | None = call
+        self._versions = [tensor.inplace_version for tensor in call.tensors]
         self._snapshot = snapshot
         self._layers_touched = layers_touched
         self._grad_enabled = pd.paddle.is_grad_enabled()
@@ -108,13 +105,13 @@ class CompileJob:
 
     def _compile(self) -> tuple[Version, Choice]:
         inputs, args, kwargs = self._own_inputs()
-        captured, traced = trace(self._call, args, kwargs)
+        captured, traced = trace(self._eager, args, kwargs)
         screen(captured)
         weights = Weights(list(captured.parameters.values()))
         if self._grad_enabled and not weights.all_stop_gradient():
             raise CaptureRefused("its parameters take part in gradients: use paddle.no_grad()")
         weights.remember()
-        eager_result = self._call(*args, **kwargs)
+        eager_result = self._eager(*args, **kwargs)
         live = [*weights.tensors, *self._snapshot.tensors]
         arguments = (args, kwargs)
         result = layout(eager_result, traced, inputs, captured.input_values, live, arguments)
@@ -146,16 +143,19 @@ class CompileJob:
 
     def _own_inputs(self) -> tuple[list[Any], tuple[Any, ...], dict[str, Any]]:
         """Copies of the call's tensors, and its arguments with them in place."""
-        inputs = [tensor.detach().clone() for tensor in self._tensors]
-        if [tensor.inplace_version for tensor in self._tensors] != self._versions:
+        call = self._call
+        if call is None:
+            raise RuntimeError("a compile job runs once")
+        inputs = [tensor.detach().clone() for tensor in call.tensors]
+        if [tensor.inplace_version for tensor in call.tensors] != self._versions:
             raise CaptureRefused("its input was overwritten before it could be captured")
         own = iter(inputs)
 
         def replace(leaf: Any) -> Any:
             return next(own) if isinstance(leaf, pd.EagerTensor) else leaf
 
-        args, kwargs = map_leaves((self._args, self._kwargs), replace)
-        self._tensors = self._args = self._kwargs = None  # type: ignore[assignment]
+        args, kwargs = map_leaves((call.args, call.kwargs), replace)
+        self._call = None  # the user's tensors are theirs again
         return inputs, args, kwargs
 
     def _eager_seconds(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
@@ -166,7 +166,7 @@ class CompileJob:
         times = []
         for _ in range(_ENOUGH_CALLS):
             started = time.perf_counter()
-            self._call(*args, **kwargs)
+            self._eager(*args, **kwargs)
             times.append(time.perf_counter() - started)
         return median(times)
 

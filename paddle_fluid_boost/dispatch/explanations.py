@@ -8,12 +8,13 @@ from dataclasses import asdict
 from typing import Any
 
 from ..capture import _paddle as pd
-from ..hotspot.monitor import SignatureStats
+from ..hotspot.signature_stats import SignatureStats
 from ..hotspot.totals import process_totals
 from ..report.explain import Report, SignatureReport, gain, overall_state
 from . import hooks, layer_call, static_function
 from .cache import total_versions
-from .unit import POLICY, WORKER, Unit, all_units
+from .promotion import POLICY, WORKER
+from .unit import Unit, all_units
 from .watch import watched_count
 
 
@@ -60,7 +61,7 @@ def _report(unit: Unit, seen: set[int]) -> Report:
     signatures = [
         _signature(unit, key, stats) for key, stats in list(unit.stats.signatures.items())
     ]
-    refusals = list(unit.refusals.values())
+    refusals = list(unit.journal.refusals.values())
     owner = unit.owner
     state = overall_state(signatures, refusals)
     parts = _part_reports(owner, seen) if owner is not None and state != "compiled" else []
@@ -71,7 +72,7 @@ def _report(unit: Unit, seen: set[int]) -> Report:
         calls.eager_calls + calls.compiled_calls,
         sorted(signatures, key=lambda s: -s.calls),
         refusals,
-        list(unit.events),
+        list(unit.journal.events),
         parts,
     )
 
@@ -87,12 +88,12 @@ def _part_reports(layer: Any, seen: set[int]) -> list[Report]:
 
 def _signature(unit: Unit, key: Hashable, stats: SignatureStats) -> SignatureReport:
     versions = unit.cache.versions.get(key, ())
-    choice = unit.choices.get(key)
+    choice = unit.journal.choices.get(key)
     # What eager cost before the compile competed with it for the processor.
     eager = stats.eager_before_compile[2] or stats.eager_median()
     compiled = stats.compiled_median()
     report = SignatureReport(
-        call=unit.descriptions.get(key, ""),
+        call=unit.journal.descriptions.get(key, ""),
         state=stats.state,
         reason=stats.reason,
         calls=stats.calls,

@@ -11,7 +11,7 @@ import weakref
 from typing import Any
 
 from ..capture import _paddle as pd
-from .promotion import running_plainly
+from .plainly import running_plainly
 from .split import watch_parts
 from .unit import Unit
 

@@ -1,167 +1,139 @@
-"""From hot to compiled: a signature is observed at one call and confirmed at the next.
-
-The observed call runs the user's own code under the observer and yields the snapshot of the Python
-state it read.  One more call, unobserved, must leave that state as it was; only then a compile job
-goes to the worker.
-"""
+"""From cold to compiled: the attempts of one unit, from the policy's word to the worker's job."""
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+import time
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any
 
-from ..capture.observe import Busy, Observation, Observer
-from ..capture.state import Snapshot, take
-from ..errors import CaptureRefused
+from ..hotspot.policy import COMPILE, COMPILE_GENERIC, Policy
+from ..hotspot.signature_stats import COLD, QUEUED, SignatureStats
+from ..hotspot.worker import Worker
+from ..options import options
 from ..report.records import Refusal
-from .signature import Opaque, key_of
-from .version import Flag
-from .watch import watch
+from .attempt import Attempt, Busy
+from .compile import CompileJob
+from .signature import Call
 
-log = logging.getLogger("paddle_fluid_boost.guards")
+if TYPE_CHECKING:
+    from .unit import Unit
 
-#: State that changes between two calls may settle; after so many tries it counts as an effect.
-_CONFIRM_TRIES = 3
+log = logging.getLogger("paddle_fluid_boost.policy")
 
-_context = threading.local()
-
-
-def running_plainly() -> bool:
-    """True while this thread runs a call for us, observed or for comparison: everything inside must
-    run as the user's own code, parts that are boosted themselves too."""
-    return getattr(_context, "plainly", False)
+#: One of each serves the process.
+POLICY = Policy()
+WORKER = Worker()
 
 
-@contextmanager
-def run_plainly() -> Iterator[None]:
-    """Makes :func:`running_plainly` True in this thread."""
-    before = running_plainly()
-    _context.plainly = True
-    try:
-        yield
-    finally:
-        _context.plainly = before
+class Promotion:
+    """The signatures of ``unit`` on their way to a compile.
 
-
-@dataclass
-class Attempt:
-    """A signature on its way to a compile.
-
-    snapshot: the state that the observed call read; None before there was one.
-    layers_touched: counts the touches of the layers in it.
-    held: the tensors in it, each with its ``inplace_version`` after the observed call.
+    eager: the user's code, bound and ready to call.
+    roots: returns (label, object) of what ``eager`` is made of, for guards.
     """
 
-    snapshot: Snapshot | None = None
-    layers_touched: Flag = field(default_factory=Flag)
-    held: list[tuple[Any, int]] = field(default_factory=list)
-    tries: int = 0
-
-    def observe(
+    def __init__(
         self,
-        call: Callable[..., Any],
+        unit: Unit,
+        eager: Callable[..., Any],
         roots: Callable[[], list[tuple[str, Any]]],
-        key: Hashable,
-        tensors: list[Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> tuple[Any, list[Refusal]]:
-        """Runs the call, observed; its result, and the reasons not to compile it.
-
-        Raises:
-            Busy: another profiler is active; nothing was run.
-        """
-        versions = [tensor.inplace_version for tensor in tensors]
-        with run_plainly(), Observer() as observation:
-            result = call(*args, **kwargs)
-        if [tensor.inplace_version for tensor in tensors] != versions:
-            observation.refuse("writes to one of its arguments", "")
-        if _key_after(args, kwargs) != key:
-            observation.refuse("changes one of its arguments", "")
-        if not observation.refusals:
-            self._take_snapshot(observation, roots)
-        return result, observation.refusals
-
-    def _take_snapshot(
-        self, observation: Observation, roots: Callable[[], list[tuple[str, Any]]]
     ) -> None:
+        self._unit = unit
+        self._eager = eager
+        self._roots = roots
+        self._attempts: dict[Hashable, Attempt] = {}
+
+    def forget(self) -> None:
+        """Drops the snapshots, which hold parts of the unit's owner."""
+        self._attempts = {}
+
+    def attempt(self, key: Hashable, stats: SignatureStats) -> Attempt | None:
+        """The attempt that the next call of this signature belongs to; None while it is cold."""
+        attempt = self._attempts.get(key)
+        if attempt is None and options.hot_calls and self._is_due_now(stats):
+            attempt = self._attempts[key] = Attempt()
+        return attempt
+
+    def _is_due_now(self, stats: SignatureStats) -> bool:
+        """``options.hot_calls`` asks for this call to be observed.  Where Paddle's ``to_static``
+        runs cold calls it gets the first one, so that its program exists."""
+        calls = stats.eager_calls + 1
+        first = 1 if self._unit.cold is self._eager else 2
+        return stats.state == COLD and calls >= max(options.hot_calls, first)
+
+    def ask_policy(self, call: Call, stats: SignatureStats) -> None:
+        """Lets the policy say whether this signature is hot."""
+        unit = self._unit
+        decision = unit.policy.decide(unit.stats, stats, time.perf_counter())
+        log.info("%s: %s: %s", unit.name, decision.action, decision.reason)
+        if decision.action == COMPILE:
+            self._attempts.setdefault(call.key, Attempt())
+            unit.journal.describe(call)
+        elif decision.action == COMPILE_GENERIC:
+            unit.policy.rejected(
+                unit.stats,
+                unit.stats.generic,
+                "no shape-generic version: Python that computes with shapes cannot be shown to be "
+                "the same for all of them",
+                cost=0.0,
+                permanent=True,
+            )
+
+    def observe(self, attempt: Attempt, call: Call, stats: SignatureStats) -> Any:
+        """Runs the call, observed; its result."""
         try:
-            self.snapshot = take(observation, roots())
-        except CaptureRefused as error:
-            observation.refusals.append(Refusal(error.reason, error.where, error.permanent))
-        except Exception as error:  # a user's object that cannot be looked at must cost no call
-            log.warning("taking the state of a call failed", exc_info=True)
-            reason = f"its state cannot be read: {type(error).__name__}: {error}"
-            observation.refusals.append(Refusal(reason, permanent=True))
-        else:
-            where = observation.mutation_of(_containers(self.snapshot))
-            if where is not None:
-                self._settle_or_refuse(observation, where)
-                return
-            self.layers_touched = Flag()
-            for layer in self.snapshot.layers:
-                watch(layer, self.layers_touched)
-            self.held = [(tensor, tensor.inplace_version) for tensor in self.snapshot.tensors]
-            self.snapshot.layers.clear()  # a version must not keep its own layer alive
+            result, refusals = attempt.observe(self._eager, self._roots, call)
+        except Busy:
+            return self._unit.cold(*call.args, **call.kwargs)
+        if refusals:
+            self._give_up(call.key, stats, refusals)
+        return result
 
-    def _settle_or_refuse(self, observation: Observation, where: str) -> None:
-        """The call has filled or emptied what it found.  A first call may, as a cache is filled;
-        one that always does would meet itself in another thread, whatever it leaves behind."""
-        self.snapshot = None
-        self.tries += 1
-        if self.tries >= _CONFIRM_TRIES:
-            observation.refuse("changes a container that outlives the call", where)
+    def confirm(
+        self, attempt: Attempt, call: Call, stats: SignatureStats, *, here: bool = False
+    ) -> None:
+        """After one more call: what is confirmed goes to the worker, or is compiled ``here``."""
+        snapshot = attempt.snapshot
+        outcome = attempt.confirm()
+        if isinstance(outcome, Refusal):
+            self._give_up(call.key, stats, [outcome])
+        if outcome is not True or snapshot is None:
+            return
+        if self._attempts.pop(call.key, None) is not attempt:
+            return  # another thread was quicker
+        job = CompileJob(
+            self._unit,
+            call,
+            stats,
+            self._eager,
+            snapshot,
+            attempt.layers_touched,
+            background=not (here or options.sync),
+        )
+        if here:
+            job.run()
+        elif not WORKER.submit(job):
+            self._unit.policy.deferred(stats)
 
-    def confirm(self) -> Refusal | bool | None:
-        """After one more call: True when the state is as it was, False to observe once more, or
-        the refusal when it never settles."""
-        snapshot = self.snapshot
-        if snapshot is None:  # another thread found it changed
-            return False
-        reason = snapshot.layer_mismatch() or snapshot.mismatch() or self._written_in_place()
-        if not reason:
-            return True
-        self.snapshot = None
-        self.tries += 1
-        if self.tries < _CONFIRM_TRIES:
-            return False
-        return Refusal(f"its state changes from call to call: {reason}", permanent=True)
+    def compile_now(self, call: Call) -> None:
+        """Compiles the signature of this call in the calling thread, whatever the policy says.
 
-    def _written_in_place(self) -> str | None:
-        """Which tensor was written to since the observed call.  A compile runs the user's code
-        again: a buffer that each call advances would advance too often."""
-        for tensor, version in self.held:
-            if tensor.inplace_version != version:
-                return f"the tensor '{tensor.name}' is written to in place"
-        return None
+        Runs the user's code a few times.  The outcome is in the records; nothing is raised for a
+        refusal.
+        """
+        unit = self._unit
+        stats = unit.stats.signature(call.key)
+        unit.stats.reopen("asked for by warmup")
+        stats.enter(QUEUED, "asked for by warmup")
+        unit.journal.describe(call)
+        attempt = self._attempts[call.key] = Attempt()
+        while attempt.snapshot is None and stats.in_flight:
+            self.observe(attempt, call, stats)
+            if attempt.snapshot is not None:
+                unit.cold(*call.args, **call.kwargs)
+                self.confirm(attempt, call, stats, here=True)
 
-
-def _containers(snapshot: Snapshot) -> Iterator[Any]:
-    """Every container of Python's that the walk has met."""
-    groups: tuple[list[Any], ...] = (
-        snapshot.sequences,
-        snapshot.key_sets,
-        snapshot.layer_key_sets,
-        snapshot.namespaces,
-        snapshot.layer_namespaces,
-        snapshot.sets,
-        snapshot.arrays,
-        snapshot.plain,
-    )
-    for group in groups:
-        for container, *_ in group:
-            yield container
-
-
-def _key_after(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    try:
-        return key_of(args, kwargs)[0]
-    except Opaque:
-        return None
-
-
-__all__ = ["Attempt", "Busy", "run_plainly", "running_plainly"]
+    def _give_up(self, key: Hashable, stats: SignatureStats, refusals: list[Refusal]) -> None:
+        self._attempts.pop(key, None)
+        self._unit.cannot_be_compiled(stats, refusals)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..capture import _paddle as pd
 from ..capture.structure import is_namedtuple
@@ -28,6 +28,15 @@ _MANY_PLACES = pd.paddle.is_compiled_with_cuda() or bool(
 
 class Opaque(Exception):
     """An argument that cannot be part of a key; says which type."""
+
+
+class Call(NamedTuple):
+    """One call: its key, its tensors in order, and the arguments as given."""
+
+    key: Any
+    tensors: list[Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
 
 
 def _exact(value: Any) -> tuple[Any, ...]:

@@ -9,31 +9,26 @@ from __future__ import annotations
 import logging
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any
 
 from ..capture import _paddle as pd
 from ..engines.select import Choice
-from ..hotspot.monitor import COLD, COMPILED, QUEUED, FunctionStats, SignatureStats
-from ..hotspot.policy import COMPILE, COMPILE_GENERIC, Policy
-from ..hotspot.worker import Worker
+from ..hotspot.monitor import FunctionStats
+from ..hotspot.signature_stats import COMPILED, SignatureStats
 from ..options import options
-from ..report.records import Event, Refusal
+from ..report.records import Refusal
 from . import hooks
 from .cache import VERSIONS_PER_SIGNATURE, VersionCache
-from .compile import CompileJob
 from .extraordinary import Extraordinary
-from .promotion import Attempt, Busy, running_plainly
+from .journal import Journal
+from .plainly import running_plainly
+from .promotion import POLICY, WORKER, Promotion
 from .recheck import WeightsJob
-from .signature import Opaque, describe, key_of
+from .signature import Call, Opaque, key_of
 from .version import Version
 
-guards_log = logging.getLogger("paddle_fluid_boost.guards")
-policy_log = logging.getLogger("paddle_fluid_boost.policy")
-
-POLICY = Policy()
-WORKER = Worker()
+log = logging.getLogger("paddle_fluid_boost.guards")
 
 #: A refused function is looked at again after so many calls, doubling each time.
 _FIRST_LOOK_AGAIN = 1000
@@ -96,15 +91,12 @@ class Unit:
         self.policy = POLICY
         self.stats = FunctionStats(name)
         self.cache = VersionCache(self._made_room)
-        self.refusals: dict[str, Refusal] = {}
-        self.events: deque[Event] = deque(maxlen=options.max_events)
-        self.descriptions: dict[Hashable, str] = {}
-        self.choices: dict[Hashable, Choice] = {}
+        self.journal = Journal()
         self.cold = cold or eager
         #: Calls for which a refused function is passed through without a look.
         self.skip = 0
         self._eager = eager
-        self._roots = roots
+        self._promotion = Promotion(self, eager, roots)
         self._training = training or self.cold
         self._owner = weakref.ref(owner, _let_go_of_owner(self)) if owner is not None else None
         self._in_static_mode = in_static_mode or eager
@@ -112,7 +104,6 @@ class Unit:
         self._last_key: Hashable = None
         self._on_refused = on_refused
         self._trainable: Any = None
-        self._attempts: dict[Hashable, Attempt] = {}
         self._look_again = _FIRST_LOOK_AGAIN
         _units.add(self)
 
@@ -122,8 +113,8 @@ class Unit:
         Takes no lock, as the owner may be freed at any moment.
         """
         self.cache.forget()
-        self._attempts = {}
-        self.choices = {}
+        self._promotion.forget()
+        self.journal.choices = {}
 
     @property
     def owner(self) -> Any:
@@ -143,22 +134,27 @@ class Unit:
         if tracer is None:
             return self._in_static_mode(*args, **kwargs)
         if tracer._amp_level != _NO_AMP:
-            self._note_refusal("runs under auto_cast, whose casts are not compiled yet")
+            self.journal.stays_dynamic_where_it(
+                "runs under auto_cast, whose casts are not compiled yet"
+            )
             return self.cold(*args, **kwargs)
         try:
             key, tensors = key_of(args, kwargs)
         except Opaque as reason:
-            self._note_refusal(f"was called with {reason}, which cannot be part of a key")
+            self.journal.stays_dynamic_where_it(
+                f"was called with {reason}, which cannot be part of a key"
+            )
             return self.cold(*args, **kwargs)
         for version in self.cache.versions.get(key, ()):
             if version.ready() or self._usable_after_all(version):
                 return self._run(version, tensors, args, kwargs)
+        call = Call(key, tensors, args, kwargs)
         if tracer._has_grad and self._needs_gradients(tensors):
-            self._meet(key, args, kwargs)
+            self._meet(call)
             return self._training(*args, **kwargs)
         if any(map(_is_empty, tensors)):
             return self.cold(*args, **kwargs)
-        return self._run_cold(key, tensors, args, kwargs)
+        return self._run_cold(call)
 
     def _run(
         self, version: Version, tensors: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -170,12 +166,14 @@ class Unit:
             started = time.perf_counter()
             result = version(tensors)
         except Extraordinary:
-            self._note_refusal("was given NaN, infinities or numbers beyond 1e18, or computes them")
+            self.journal.stays_dynamic_where_it(
+                "was given NaN, infinities or numbers beyond 1e18, or computes them"
+            )
             return self.cold(*args, **kwargs)
         except Exception as error:  # whatever an engine meets, the user's call must go on
             if version not in self.cache.all():  # another thread has just taken it out
                 return self.cold(*args, **kwargs)
-            guards_log.warning("%s: %s failed", self.name, version.executable.engine, exc_info=True)
+            log.warning("%s: %s failed", self.name, version.executable.engine, exc_info=True)
             self._withdraw_for_good(version, f"the engine failed: {error}")
             return self.cold(*args, **kwargs)
         if stats.record_compiled(time.perf_counter() - started):
@@ -184,42 +182,31 @@ class Unit:
                 self._withdraw_for_good(version, reason)
         return result
 
-    def _run_cold(
-        self, key: Hashable, tensors: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        stats = self.stats.signature(key)
-        self._meet(key, args, kwargs)
-        attempt = self._attempts.get(key)
-        if attempt is None and options.hot_calls and self._is_due_now(stats):
-            attempt = self._attempts[key] = Attempt()
+    def _run_cold(self, call: Call) -> Any:
+        stats = self.stats.signature(call.key)
+        self._meet(call)
+        attempt = self._promotion.attempt(call.key, stats)
+        observed = attempt is not None and attempt.snapshot is None
         started = time.perf_counter()
-        if attempt is not None and attempt.snapshot is None:
-            result = self._observed(key, stats, attempt, tensors, args, kwargs)
-            ask = stats.record_eager(time.perf_counter() - started)
+        if attempt is not None and observed:
+            result = self._promotion.observe(attempt, call, stats)
         else:
-            result = self.cold(*args, **kwargs)
-            ask = stats.record_eager(time.perf_counter() - started)
-            if attempt is not None:
-                if stats.in_flight:
-                    self._confirm(key, stats, attempt, tensors, args, kwargs)
-            elif not ask and not self.cache.versions:
+            result = self.cold(*call.args, **call.kwargs)
+        ask = stats.record_eager(time.perf_counter() - started)
+        if attempt is None:
+            if not ask and not self.cache.versions:
                 self._sample(stats)
+        elif not observed and stats.in_flight:
+            self._promotion.confirm(attempt, call, stats)
         if ask:
-            self._ask_policy(key, stats, args, kwargs)
+            self._promotion.ask_policy(call, stats)
         return result
 
-    def _meet(self, key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _meet(self, call: Call) -> None:
         """Tells of a signature that is not the one of the last call seen."""
-        if self._on_signature is not None and key != self._last_key:
-            self._last_key = key
-            self._on_signature(args, kwargs)
-
-    def _is_due_now(self, stats: SignatureStats) -> bool:
-        """``options.hot_calls`` asks for this call to be observed.  Where Paddle's ``to_static``
-        runs cold calls it gets the first one, so that its program exists."""
-        calls = stats.eager_calls + 1
-        first = 1 if self.cold is self._eager else 2
-        return stats.state == COLD and calls >= max(options.hot_calls, first)
+        if self._on_signature is not None and call.key != self._last_key:
+            self._last_key = call.key
+            self._on_signature(call.args, call.kwargs)
 
     def _sample(self, stats: SignatureStats) -> None:
         """Lets calls of a quick function pass unseen, where looking would cost a good part of it.
@@ -257,113 +244,28 @@ class Unit:
             held = self.cache.versions.get(version.key, ())
             if len(held) < VERSIONS_PER_SIGNATURE:
                 # Another state of the program: it may get a version of its own once it is hot.
-                guards_log.info("%s: guard: %s", self.name, reason)
+                log.info("%s: guard: %s", self.name, reason)
                 self.policy.lost(self.stats, version.stats, reason)
         return False
 
     # -- from cold to compiled --------------------------------------------------------------------
 
-    def _ask_policy(
-        self, key: Hashable, stats: SignatureStats, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
-        decision = self.policy.decide(self.stats, stats, time.perf_counter())
-        policy_log.info("%s: %s: %s", self.name, decision.action, decision.reason)
-        if decision.action == COMPILE:
-            self._attempts.setdefault(key, Attempt())
-            self._describe(key, args, kwargs)
-        elif decision.action == COMPILE_GENERIC:
-            self.policy.rejected(
-                self.stats,
-                self.stats.generic,
-                "no shape-generic version: Python that computes with shapes cannot be shown to be "
-                "the same for all of them",
-                cost=0.0,
-                permanent=True,
-            )
-
-    def _observed(
-        self,
-        key: Hashable,
-        stats: SignatureStats,
-        attempt: Attempt,
-        tensors: list[Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:
-        try:
-            result, refusals = attempt.observe(self._eager, self._roots, key, tensors, args, kwargs)
-        except Busy:
-            return self.cold(*args, **kwargs)
-        if refusals:
-            self._give_up(key, stats, refusals)
-        return result
-
-    def _confirm(
-        self,
-        key: Hashable,
-        stats: SignatureStats,
-        attempt: Attempt,
-        tensors: list[Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        *,
-        here: bool = False,
-    ) -> None:
-        """Hands a confirmed signature to the worker, or compiles it ``here``."""
-        snapshot = attempt.snapshot
-        outcome = attempt.confirm()
-        if isinstance(outcome, Refusal):
-            self._give_up(key, stats, [outcome])
-        if outcome is not True or snapshot is None:
-            return
-        if self._attempts.pop(key, None) is not attempt:
-            return  # another thread was quicker
-        job = CompileJob(
-            self,
-            key,
-            stats,
-            self._eager,
-            args,
-            kwargs,
-            tensors,
-            snapshot,
-            attempt.layers_touched,
-            background=not (here or options.sync),
-        )
-        if here:
-            job.run()
-        elif not WORKER.submit(job):
-            self.policy.deferred(stats)
-
     def compile_now(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Compiles the signature of this call in the calling thread, whatever the policy says.
-
-        Runs the user's code a few times.  The outcome is in the records; nothing is raised for a
-        refusal.
+        """Compiles the signature of this call in the calling thread; see
+        :meth:`Promotion.compile_now`.
 
         Raises:
             Opaque: an argument cannot be part of a key.
         """
-        key, tensors = key_of(args, kwargs)
-        if any(version.ready() for version in self.cache.versions.get(key, ())):
-            return
-        self.skip = 0
-        stats = self.stats.signature(key)
-        self.stats.reopen("asked for by warmup")
-        stats.enter(QUEUED, "asked for by warmup")
-        self._describe(key, args, kwargs)
-        attempt = self._attempts[key] = Attempt()
-        while attempt.snapshot is None and stats.in_flight:
-            self._observed(key, stats, attempt, tensors, args, kwargs)
-            if attempt.snapshot is not None:
-                self.cold(*args, **kwargs)
-                self._confirm(key, stats, attempt, tensors, args, kwargs, here=True)
+        call = Call(*key_of(args, kwargs), args, kwargs)
+        if not any(version.ready() for version in self.cache.versions.get(call.key, ())):
+            self.skip = 0
+            self._promotion.compile_now(call)
 
-    def _give_up(self, key: Hashable, stats: SignatureStats, refusals: list[Refusal]) -> None:
+    def cannot_be_compiled(self, stats: SignatureStats, refusals: list[Refusal]) -> None:
         """The user's code itself stands against a compile."""
-        self._attempts.pop(key, None)
         for refusal in refusals:
-            self._note(refusal)
+            self.journal.refuse(refusal)
         self._reject(stats, refusals[0], 0.0)
         if refusals[0].permanent and not self.cache.versions:
             self.skip = self._look_again
@@ -381,20 +283,18 @@ class Unit:
         """Puts a version in use; from the next call on it serves."""
         self.cache.add(version)
         self.skip = 0
-        _bounded_store(self.choices, version.key, choice)
+        self.journal.chose(version.key, choice)
         self.policy.published(
             self.stats, version.stats, eager=choice.eager, compiled=choice.compiled, cost=cost
         )
-        self._tell(
-            f"compiled {self.descriptions.get(version.key, '')} with {version.executable.engine} "
-            f"in {cost:.2f} s"
-        )
+        what = self.journal.descriptions.get(version.key, "")
+        self.journal.tell(f"compiled {what} with {version.executable.engine} in {cost:.2f} s")
 
     def refused(
         self, stats: SignatureStats, refusal: Refusal, cost: float, *, split: bool = False
     ) -> None:
         """A compile came to nothing; ``split``: because the whole cannot be captured."""
-        self._note(refusal)
+        self.journal.refuse(refusal)
         self._reject(stats, refusal, cost)
         if split and not self.cache.versions:
             self._split()
@@ -407,46 +307,23 @@ class Unit:
     def _withdraw_for_good(self, version: Version, reason: str) -> None:
         """Takes out a version that should not have been made: the policy backs off."""
         if self.cache.drop(version):
-            self._note(Refusal(reason))
+            self.journal.refuse(Refusal(reason))
             self._reject(version.stats, Refusal(reason), 0.0)
 
     def _made_room(self, version: Version) -> None:
         self._lost(version, "evicted: other versions save more")
 
     def _lost(self, version: Version, reason: str) -> None:
-        self._tell(reason)
-        guards_log.info("%s: version withdrawn: %s", self.name, reason)
+        self.journal.tell(reason)
+        log.info("%s: version withdrawn: %s", self.name, reason)
         self.policy.lost(self.stats, version.stats, reason)
 
     def _reject(self, stats: SignatureStats, refusal: Refusal, cost: float) -> None:
-        guards_log.info("%s: stays dynamic: %s", self.name, refusal)
-        self._tell(f"stays dynamic: {refusal}")
+        log.info("%s: stays dynamic: %s", self.name, refusal)
+        self.journal.tell(f"stays dynamic: {refusal}")
         self.policy.rejected(
             self.stats, stats, str(refusal), cost=cost, permanent=refusal.permanent
         )
-
-    # -- the story for explain --------------------------------------------------------------------
-
-    def _note(self, refusal: Refusal) -> None:
-        _bounded_store(self.refusals, refusal.reason, refusal)
-
-    def _note_refusal(self, reason: str) -> None:
-        if reason not in self.refusals:
-            self._note(Refusal(reason))
-            self._tell(f"stays dynamic where it {reason}")
-
-    def _describe(self, key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        _bounded_store(self.descriptions, key, describe(args, kwargs))
-
-    def _tell(self, what: str) -> None:
-        self.events.append(Event(time.time(), what))
-
-
-def _bounded_store(table: dict[Any, Any], key: Any, value: Any) -> None:
-    """Stores, and drops the oldest entry of a table that has grown past its bound."""
-    table[key] = value
-    while len(table) > options.max_signatures:
-        table.pop(next(iter(table)), None)
 
 
 def _stop_gradient(tensor: Any) -> bool:

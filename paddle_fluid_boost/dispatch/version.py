@@ -19,7 +19,7 @@ from typing import Any
 from ..capture import _paddle as pd
 from ..capture.state import Snapshot
 from ..engines.base import Executable
-from ..hotspot.monitor import SignatureStats
+from ..hotspot.signature_stats import SignatureStats
 from .extraordinary import NumbersCheck
 from .results import Rebuild
 from .watch import watch

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 
 from ..options import options
-from .monitor import COMPILED, FunctionStats, SignatureStats
+from .monitor import FunctionStats
+from .signature_stats import COMPILED, SignatureStats
 
 #: A version has this many times its signature's age and its compile time to pay back its compile
 #: before it counts as one that did not.

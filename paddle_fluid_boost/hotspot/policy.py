@@ -22,16 +22,8 @@ from typing import Any
 from ..options import options
 from .estimates import Estimates
 from .evidence import busy_share, dominates, pay_rate, saved, slot_taken, slowed_share
-from .monitor import (
-    COLD,
-    COMPILED,
-    NEVER,
-    QUEUED,
-    REJECTED,
-    TIMED_FIRST,
-    FunctionStats,
-    SignatureStats,
-)
+from .monitor import FunctionStats
+from .signature_stats import COLD, COMPILED, NEVER, QUEUED, REJECTED, TIMED_FIRST, SignatureStats
 
 WAIT = "wait"
 COMPILE = "compile"

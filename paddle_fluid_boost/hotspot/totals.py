@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .monitor import FunctionStats, SignatureStats
+    from .monitor import FunctionStats
+    from .signature_stats import SignatureStats
 
 
 @dataclass

@@ -58,7 +58,7 @@ def test_versions_are_bounded_per_function() -> None:
             warm(boosted, paddle.randn([batch, 8]))
     unit = find_unit(boosted)
     assert len(unit.cache) == 2
-    assert any("evicted" in event.what for event in unit.events)
+    assert any("evicted" in event.what for event in unit.journal.events)
     x = paddle.randn([1, 8])  # evicted, and still right
     assert float((boosted(x) - unit.cold(x)).abs().max()) < 1e-5
 
@@ -101,7 +101,7 @@ def test_engine_that_fails_in_use_costs_no_call() -> None:
     version.executable = Broken()
     assert float((boosted(x) - want).abs().max()) < 1e-6
     assert len(unit.cache) == 0
-    assert any("out of luck" in reason for reason in unit.refusals)
+    assert any("out of luck" in reason for reason in unit.journal.refusals)
 
 
 def test_refused_function_is_passed_through_and_looked_at_again(monkeypatch) -> None:
@@ -119,7 +119,7 @@ def test_refused_function_is_passed_through_and_looked_at_again(monkeypatch) -> 
     warm(boosted, paddle.ones([2]), times=3)
     unit = find_unit(boosted)
     assert unit.skip > 0
-    assert any("print" in reason for reason in unit.refusals)
+    assert any("print" in reason for reason in unit.journal.refusals)
     before = unit.stats.lookups
     boosted(paddle.ones([2]))
     assert unit.stats.lookups == before, "a refused function is not even counted"
@@ -168,7 +168,7 @@ def test_auto_cast_stays_eager(monkeypatch) -> None:
     monkeypatch.setattr(unit_module, "_NO_AMP", "off")
     boosted(x)
     assert unit.stats.totals().compiled_calls == compiled
-    assert any("auto_cast" in reason for reason in unit.refusals)
+    assert any("auto_cast" in reason for reason in unit.journal.refusals)
 
 
 def test_report_is_json_and_reads_well() -> None:

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddle_fluid_boost.hotspot.monitor import (
+from paddle_fluid_boost.hotspot.monitor import FunctionStats
+from paddle_fluid_boost.hotspot.signature_stats import (
     COLD,
     COMPILED,
     COMPILING,
@@ -23,7 +24,6 @@ from paddle_fluid_boost.hotspot.monitor import (
     SAMPLE,
     STATES,
     TIMED_FIRST,
-    FunctionStats,
     SignatureStats,
 )
 from paddle_fluid_boost.hotspot.totals import process_totals

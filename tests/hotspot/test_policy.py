@@ -14,16 +14,16 @@ from paddle_fluid_boost.hotspot.estimates import (
     CompileCost,
     Estimates,
 )
-from paddle_fluid_boost.hotspot.monitor import (
+from paddle_fluid_boost.hotspot.monitor import FunctionStats
+from paddle_fluid_boost.hotspot.policy import COMPILE, COMPILE_GENERIC, REFUSE, WAIT, Policy
+from paddle_fluid_boost.hotspot.signature_stats import (
     COLD,
     COMPILED,
     NEVER,
     QUEUED,
     REJECTED,
-    FunctionStats,
     SignatureStats,
 )
-from paddle_fluid_boost.hotspot.policy import COMPILE, COMPILE_GENERIC, REFUSE, WAIT, Policy
 from paddle_fluid_boost.options import override
 
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from paddle_fluid_boost.hotspot.estimates import Estimates
-from paddle_fluid_boost.hotspot.monitor import COMPILED, QUEUED, FunctionStats, SignatureStats
+from paddle_fluid_boost.hotspot.monitor import FunctionStats
 from paddle_fluid_boost.hotspot.policy import COMPILE, COMPILE_GENERIC, Policy
+from paddle_fluid_boost.hotspot.signature_stats import COMPILED, QUEUED, SignatureStats
 
 
 @dataclass(frozen=True)
