@@ -43,6 +43,17 @@ struct ConvolutionSpec {
   PostOps post_ops;
 };
 
+struct RecurrentSpec {
+  std::string mode;     // "LSTM", "GRU", "RNN_TANH" or "RNN_RELU"
+  int source = -1;      // [steps, batch, in]
+  int weights = -1;     // [directions, in, gates, hidden]
+  int recurrence = -1;  // [directions, hidden, gates, hidden]
+  int bias = -1;        // [directions, gates, hidden]
+  int hidden = -1;      // [directions, batch, hidden]; -1: zeros
+  int cell = -1;
+  bool final_states = false;  // whether they are wanted
+};
+
 // The lifetime of one block of the arena: bytes, first step, last step.
 struct Lifetime {
   std::size_t bytes;
@@ -81,6 +92,8 @@ class PlanBuilder {
   // softmax(scale * q k^T + mask) v for q, k, v of shape [..., sequence, depth]; mask is -1 or
   // broadcasts.  `heads_inside`: the result is laid out as [batch, sequence, heads, depth].
   int Attention(int q, int k, int v, int mask, float scale, bool heads_inside);
+  // The sequence [steps, batch, directions * hidden], then the final states where wanted.
+  std::vector<int> Recurrent(const RecurrentSpec& spec);
   int LayerNorm(int source, int scale, int shift, float epsilon);
   int BatchNorm(int source, int mean, int variance, int scale, int shift, float epsilon);
   int Reduce(int source, const std::string& kind, std::vector<int> axes);

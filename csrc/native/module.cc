@@ -123,6 +123,14 @@ void BindBuilder(py::module_& module) {
            })
       .def("softmax", &PlanBuilder::Softmax, Release())
       .def("attention", &PlanBuilder::Attention, Release())
+      .def("recurrent",
+           [](PlanBuilder& self, const std::string& mode, int source, int weights, int recurrence,
+              int bias, int hidden, int cell, bool final_states) {
+             const RecurrentSpec spec = {mode, source, weights, recurrence,
+                                         bias, hidden, cell,    final_states};
+             const py::gil_scoped_release release;
+             return self.Recurrent(spec);
+           })
       .def("layer_norm", &PlanBuilder::LayerNorm, Release())
       .def("batch_norm", &PlanBuilder::BatchNorm, Release())
       .def("reduce", &PlanBuilder::Reduce, Release())

@@ -120,6 +120,15 @@ FUSED_OPS: dict[str, OpSpec] = {
         "s = x + y (broadcasting); outputs: (layer_norm(s), s); scale and bias are flat, of the "
         "size of the normalised dimensions.",
     ),
+    "recurrent": OpSpec(
+        ("x", "w", "r", "b", "h0?", "c0?"),
+        {"mode": "'LSTM', 'GRU', 'RNN_TANH' or 'RNN_RELU'", "directions": "1, or 2: both ways"},
+        "One recurrent layer over x [T, N, I]: outputs y [T, N, D*H], the final h [D, N, H] and, "
+        "for LSTM, c [D, N, H].  w [D, I, G, H] and r [D, H, G, H] are constants, gates in the "
+        "order i, f, g, o (LSTM) or z, r, n (GRU); b is [D, G, H], for GRU [D, 4, H]: the fourth "
+        "is added to h R_n before the reset gate is applied.  Without h0 (and c0): zeros.  The "
+        "second direction reads x from the end; its part of y stands at the steps that it read.",
+    ),
     "fused_pool2d": OpSpec(
         ("x",),
         {

@@ -18,6 +18,7 @@ from ..errors import EngineError
 from . import _paddle
 from .graph import Constant, Graph, Node, Value
 from .ops import BINARY_POST_OPS
+from .reference_recurrent import recurrent
 
 Tensor = Any
 
@@ -322,6 +323,7 @@ _SPECIAL: dict[str, Any] = {
     "fused_matmul": _matmul,
     "attention": _attention,
     "add_layer_norm": _add_layer_norm,
+    "recurrent": recurrent,
     "fused_elementwise": _elementwise,
     "reshape": _reshape,
 }

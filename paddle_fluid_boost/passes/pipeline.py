@@ -30,6 +30,7 @@ from .pooling import LowerPooling
 from .post_ops import FusePostOps
 from .products import AbsorbTransposes, LowerProducts
 from .qkv import MergeProjections
+from .recurrent import LowerRecurrent
 from .scalars import UnifyScalarArithmetic
 from .slices import MoveSlices, SplitUnbind
 from .transposes import SimplifyTransposes
@@ -58,6 +59,7 @@ PASSES: tuple[Pass, ...] = (
     LowerConvolution(),
     LowerPooling(),
     LowerProducts(),
+    LowerRecurrent(),
     FoldBias(),
     FoldScale(),
     FoldBatchNorm(),

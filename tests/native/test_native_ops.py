@@ -56,6 +56,27 @@ def _attention(mask: bool) -> Callable[[], tuple[Any, ...]]:
     )
 
 
+def _recurrent(
+    kind: str, *, steps: int = 7, batch: int = 2, states: int = 0, **settings: Any
+) -> Callable[[], tuple[Any, ...]]:
+    """A recurrent layer and its inputs; ``states``: initial states that are given."""
+
+    def make() -> tuple[Any, ...]:
+        net = getattr(paddle.nn, kind)(12, 16, **settings)
+        net.eval()
+        sides = [steps, batch] if settings.get("time_major") else [batch, steps]
+        depth = settings.get("num_layers", 1) * (2 if "direction" in settings else 1)
+        given = [R([depth, batch, 16]) for _ in range(states)]
+
+        def call(x: Any, *initial: Any) -> list[Any]:
+            start = None if not initial else initial if kind == "LSTM" else initial[0]
+            return paddle.utils.flatten(net(x, start))
+
+        return call, R([*sides, 12]), *given
+
+    return make
+
+
 NATIVE: dict[str, Callable[[], tuple[Any, ...]]] = {
     "conv": _conv(padding=1),
     "conv stride": _conv(stride=2, padding=1),
@@ -178,6 +199,28 @@ NATIVE: dict[str, Callable[[], tuple[Any, ...]]] = {
         [2, 16, 9, 9],
         [4, 16, 1, 1],
         [16, 4, 1, 1],
+    ),
+    "lstm": _recurrent("LSTM"),
+    "lstm layers": _recurrent("LSTM", num_layers=3, batch=1),
+    "lstm both ways": _recurrent("LSTM", num_layers=2, direction="bidirect"),
+    "lstm time major": _recurrent("LSTM", time_major=True, states=2),
+    "lstm states": _recurrent("LSTM", num_layers=2, direction="bidirect", states=2),
+    "lstm one step": _recurrent("LSTM", steps=1, batch=1),
+    "gru": _recurrent("GRU"),
+    "gru layers": _recurrent("GRU", num_layers=2, batch=1, states=1),
+    "gru both ways": _recurrent("GRU", num_layers=2, direction="bidirect", states=1),
+    "gru time major": _recurrent("GRU", time_major=True),
+    "simple rnn": _recurrent("SimpleRNN", num_layers=2),
+    "simple rnn relu both ways": _recurrent(
+        "SimpleRNN", activation="relu", direction="bidirect", states=1
+    ),
+    "lstm last step": lambda: (
+        (lambda net: lambda x: net(x)[0][:, -1])(paddle.nn.LSTM(12, 16, 2)),
+        R([1, 9, 12]),
+    ),
+    "gru final state only": lambda: (
+        (lambda net: lambda x: net(x)[1][-1])(paddle.nn.GRU(12, 16, 2)),
+        R([3, 9, 12]),
     ),
     "integers": lambda: (
         lambda i: [i.reshape([6]), i.transpose([1, 0]), paddle.concat([i, i]), i.astype("float32")],

@@ -11,7 +11,7 @@ from paddle_fluid_boost.passes.pipeline import PASSES
 
 #: Paddle's own ops that are left on purpose: there is nothing to fuse in them.
 PLAIN = {
-    "attention", "cast", "concat", "embedding", "layer_norm", "nearest_interp", "pool2d", "rnn",
+    "attention", "cast", "concat", "embedding", "layer_norm", "nearest_interp", "pool2d",
     "slice", "softmax", "split", "transpose",
 }  # fmt: skip
 
@@ -24,7 +24,7 @@ NODES = {
     "svtr": 16,
     "decoder": 15,
     "bert": 33,
-    "tagger": 5,
+    "tagger": 6,
     "encoder_norm_first": 12,
     "transformer_decoder": 22,
     "mobilenet_v3_small": 74,

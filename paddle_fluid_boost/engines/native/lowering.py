@@ -14,7 +14,7 @@ becomes a host step, run by Paddle's own kernel on the plan's memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Callable, Union
+from typing import Any, Callable, Optional, Union
 
 import numpy as np
 
@@ -25,7 +25,8 @@ from .host import HostStep
 
 #: (kind, alpha, beta, value) as the builder reads it.
 PostOp = tuple[str, float, float, int]
-Rule = Callable[["Lowering", Node], Union[int, Sequence[int]]]
+#: Makes a node's outputs; None for one that nothing reads.
+Rule = Callable[["Lowering", Node], Union[int, Sequence[Optional[int]]]]
 
 RULES: dict[str, Rule] = {}
 
@@ -117,10 +118,11 @@ class Lowering:
         self.native_count += 1
         results = [made] if isinstance(made, int) else list(made)
         for value, result in zip(node.outputs, results):
-            self._ids[value] = self.builder.reshape(result, shape_of(value))
+            if result is not None:
+                self._ids[value] = self.builder.reshape(result, shape_of(value))
 
     def _host(self, node: Node) -> None:
-        step = HostStep(node, [i for i, v in enumerate(node.outputs) if self._is_used(v)])
+        step = HostStep(node, [i for i, v in enumerate(node.outputs) if self.is_used(v)])
         inputs = [
             self.id(value)
             for value in node.inputs
@@ -131,10 +133,11 @@ class Lowering:
         self._ids.update(zip(step.outputs, made))
         self.host_steps.append(step)
 
-    def _is_used(self, value: Value) -> bool:
-        return self._last_use.get(value, -1) >= 0
-
     # -- what rules ask for -----------------------------------------------------------------------
+
+    def is_used(self, value: Value) -> bool:
+        """Whether a node or the caller reads ``value``."""
+        return self._last_use.get(value, -1) >= 0
 
     def id(self, value: Value | None) -> int:
         """The builder's number of a value; constants are entered when first asked for."""
