@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -17,6 +19,7 @@ from typing import Any
 from .capture import _paddle as pd
 from .capture.lock import STATIC_LOCK
 from .dispatch import hooks, layer_call, static_function
+from .dispatch.programs import QUESTIONS, catching_up
 from .dispatch.promotion import WORKER
 from .dispatch.watch import touch_everything
 
@@ -54,13 +57,14 @@ class _Patches:
                 setattr(owner, name, original)
 
 
-_watch, _entry, _layers = _Patches(), _Patches(), _Patches()
+_watch, _entry, _layers, _sot_entry = _Patches(), _Patches(), _Patches(), _Patches()
 
 
 def watch() -> None:
     """Applies the watch group: from here on compiled versions may be trusted."""
     with _lock:
         _watch.apply(list(hooks.watch_patches()))
+        pd.keep_sot_out_of(os.path.dirname(__file__))
         STATIC_LOCK.open()
         if not hooks.watching:
             touch_everything()  # what happened while nobody watched is not known
@@ -82,7 +86,10 @@ def install(auto: bool = False) -> None:
         raise TypeError(f"install: argument 'auto' must be a bool, got {auto!r}")
     with _lock:
         watch()
-        _entry.apply([(pd.StaticFunction, "__call__", _hooked_call)])
+        whole = pd.ASTStaticFunction
+        answers = zip(QUESTIONS, catching_up(whole))
+        patches = [(whole, name, answer) for name, answer in answers]
+        _entry.apply([(pd.StaticFunction, "__call__", _hooked_call), *patches])
         if auto:
             layer_call.auto = True
             _watch_layer_calls()
@@ -93,13 +100,12 @@ def uninstall() -> None:
 
     Functions under ``pfb.to_static`` go on running, eagerly, until something is boosted again.
     """
-    global _sot_in_use
     hooks.watching = False
     STATIC_LOCK.close()  # a trace must not go on when nobody reports static work any more
     WORKER.wait_idle(_PATIENCE)  # a running compile sees ``hooks.watching`` and ends
     with _lock:
-        layer_call.auto = _sot_in_use = False
-        for group in (_layers, _entry, _watch):
+        layer_call.auto = False
+        for group in (_layers, _sot_entry, _entry, _watch):
             group.restore()
 
 
@@ -110,26 +116,33 @@ def installed() -> bool:
 
 def _watch_layer_calls() -> None:
     with _lock:
-        if not _sot_in_use:
-            layer, core = pd.paddle.nn.Layer, pd.paddle.framework.core
-            _layers.apply(
-                [(layer, "__call__", _layer_call), (core, "set_eval_frame", _set_eval_frame)]
-            )
+        _sot_entry.apply([(pd.paddle.framework.core, "set_eval_frame", _set_eval_frame)])
+        if not _threads_in_sot:
+            _layers.apply([(pd.paddle.nn.Layer, "__call__", _layer_call)])
 
 
-#: SOT translates bytecode and knows ``Layer.__call__`` by its code object.  Where it is in use (a
+#: SOT translates bytecode and knows ``Layer.__call__`` by its code object: where it runs (a
 #: function under ``paddle.jit.to_static`` that trains, ``symbolic_translate``) ours must not stand
-#: there: single layers are no longer watched in this process.
-_sot_in_use = False
+#: there.
+_threads_in_sot: set[int] = set()
 
 
 def _set_eval_frame(callback: Any) -> Any:
-    global _sot_in_use
+    """Paddle's function, through which SOT starts and ends; what it has translated calls it too, in
+    between, and that is let pass."""
+    if sys._getframe(1).f_code.co_filename != pd.SOT_ENTRY_FILE:
+        return _stock_set_eval_frame(callback)
     if callback is not None:
         with _lock:
-            _sot_in_use = True
+            _threads_in_sot.add(threading.get_ident())
             _layers.restore()
-    return _stock_set_eval_frame(callback)
+        return _stock_set_eval_frame(callback)
+    before = _stock_set_eval_frame(callback)
+    with _lock:
+        _threads_in_sot.discard(threading.get_ident())
+        if _sot_entry.applied:
+            _watch_layer_calls()
+    return before
 
 
 _stock_set_eval_frame = pd.paddle.framework.core.set_eval_frame

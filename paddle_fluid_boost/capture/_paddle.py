@@ -7,6 +7,7 @@ Checked on PaddlePaddle 3.0.0, 3.1.1, 3.2.2 and 3.3.1.  When a name is gone, imp
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -175,6 +176,29 @@ def static_builders() -> list[tuple[Any, str]]:
     else:
         found.append((PirTranslatedLayer, "_construct"))
     return [(cls, name) for cls, name in found if name in cls.__dict__]
+
+
+def _sot_entry_file() -> str | None:
+    try:
+        from paddle.jit.sot import translate
+    except ImportError:  # SOT does not know this Python
+        return None
+    return translate.__file__
+
+
+#: The file from which SOT calls ``set_eval_frame`` when a function under it starts and when it
+#: ends; None where there is no SOT.
+SOT_ENTRY_FILE = _sot_entry_file()
+
+
+def keep_sot_out_of(folder: str) -> None:
+    """Code in ``folder`` runs as it is where SOT translates what it meets."""
+    if SOT_ENTRY_FILE is not None and folder not in _folders_without_sot:
+        _folders_without_sot.add(folder)
+        paddle.framework.core.eval_frame_skip_file_prefix((os.path.join(folder, ""),))
+
+
+_folders_without_sot: set[str] = set()
 
 
 def optimizer_methods() -> list[tuple[Any, str]]:

@@ -10,21 +10,17 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections import deque
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
 from ..capture import _paddle as pd
-from ..capture.structure import map_leaves
 from ..options import options
+from .programs import HISTORY, History, catching_up
 from .split import watch_parts
 from .unit import Unit
 
 _UNIT = "_pfb_unit"
-_SPECS = "_pfb_specs"
-#: Specs of calls kept for ``concrete_program`` and ``paddle.jit.save``.
-_MAX_SPECS = 8
 
 stock_call = pd.StaticFunction.__call__
 
@@ -37,7 +33,15 @@ def call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, hooked
     if not function._program_trans.enable_to_static:
         return stock_call(function, *args, **kwargs)
     unit = ensure_unit(function, hooked=hooked)
-    return unit.call(args, kwargs) if unit is not None else stock_call(function, *args, **kwargs)
+    if unit is None:
+        return stock_call(function, *args, **kwargs)
+    if not isinstance(function, pd.ASTStaticFunction):
+        return unit.call(args, kwargs)
+    result = unit.call(args, kwargs)
+    owner = unit.owner
+    training = function._training if owner is None else owner.training
+    function.__dict__[HISTORY].called(training)
+    return result
 
 
 def unit_of(function: Any) -> Unit | None:
@@ -59,6 +63,7 @@ def _make_unit(function: Any, hooked: bool) -> Unit | None:
     instance = function.class_instance
     if function._property or isinstance(instance, type) or _asks_for_another_compiler(function):
         return None
+    function.__dict__[HISTORY] = History()
     stock = functools.partial(stock_call, function)
     eager = _eager(function)
     training = options.training
@@ -72,7 +77,7 @@ def _make_unit(function: Any, hooked: bool) -> Unit | None:
         training=stock if training == "stock" else eager,
         owner=instance if isinstance(instance, pd.paddle.nn.Layer) else None,
         in_static_mode=stock,
-        on_signature=lambda args, kwargs: _remember_spec(function, args, kwargs),
+        on_signature=lambda args, kwargs: _meet(function, args, kwargs),
         on_refused=watch_parts,
     )
 
@@ -138,18 +143,12 @@ def _roots(function: Any) -> list[tuple[str, Any]]:
     return roots if instance is None else [*roots, ("self", instance)]
 
 
-def _remember_spec(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _meet(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Keeps the shapes of a call, so that programs can be built later as if Paddle had seen it."""
-
-    def spec(leaf: Any) -> Any:
-        if not isinstance(leaf, pd.EagerTensor):
-            return leaf
-        return pd.paddle.static.InputSpec.from_tensor(leaf)
-
-    specs = function.__dict__.setdefault(_SPECS, deque(maxlen=_MAX_SPECS))
-    specs.append(map_leaves((args, kwargs), spec))
+    history = function.__dict__[HISTORY]
+    history.signature(function, args, kwargs)
     if isinstance(function, pd.SymbolicStaticFunction):
-        function.last_call_input_spec = list(specs[-1][0])
+        function.last_call_input_spec = history.args
 
 
 class BoostedSymbolicFunction(pd.SymbolicStaticFunction):
@@ -173,25 +172,9 @@ class BoostedWholeGraphFunction(pd.ASTStaticFunction):
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return call(self, args, kwargs, hooked=False)
 
-    def _build_programs(self) -> None:
-        specs = self.__dict__.get(_SPECS)
-        while specs:
-            args, kwargs = specs.popleft()
-            self.get_concrete_program(*args, **kwargs, is_train=self._is_train_mode())
-
-    def concrete_program_specify_input_spec(self, *args: Any, **kwargs: Any) -> Any:
-        if self._function_spec.input_spec is None and not (args or kwargs.get("input_spec")):
-            self._build_programs()
-        return super().concrete_program_specify_input_spec(*args, **kwargs)
-
-    def get_traced_count(self) -> int:
-        self._build_programs()
-        return super().get_traced_count()
-
-    @property
-    def program_cache(self) -> Any:
-        self._build_programs()
-        return super().program_cache
+    program_cache, get_traced_count, concrete_program_specify_input_spec = catching_up(
+        pd.ASTStaticFunction
+    )
 
 
 def adopt(function: Any) -> Any:

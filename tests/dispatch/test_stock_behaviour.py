@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import os
 import pickle
 import sys
 import weakref
@@ -19,9 +20,11 @@ import pytest
 from paddle.jit.dy2static.program_translator import ConcreteProgram, StaticFunction
 from paddle.jit.sot import symbolic_translate
 from paddle.jit.sot.opcode_translator.executor.executor_cache import OpcodeExecutorCache
+from paddle.jit.sot.psdb import breakgraph
 from paddle.static import InputSpec
 
 import paddle_fluid_boost as pfb
+from paddle_fluid_boost.dispatch import layer_call
 
 _FORCED = {"sync": True, "hot_calls": 2, "min_gain": 0.0}
 
@@ -158,6 +161,43 @@ def test_train_and_eval_have_their_own_programs() -> None:
     net.eval()
     _call(net, _x())
     assert len(net.forward.program_cache) == 2
+
+
+def test_the_last_program_is_that_of_the_last_call() -> None:
+    net = _frozen(_static(Affine()))
+    for training in (False, True, False):
+        net.train() if training else net.eval()
+        for times in range(1, 5):
+            _call(net, _x(), times=times)
+            _, (_, layer) = net.forward.program_cache.last()
+            assert layer.training is training
+            assert layer.program is (layer.train_program if training else layer.infer_program)
+    assert net.forward.get_traced_count() == 2
+
+
+def test_the_last_program_of_a_function_follows_its_mode() -> None:
+    function = _static(add)
+    for training in (False, True, False):
+        function.train() if training else function.eval()
+        _call(function, _x(), _x())
+        assert function.program_cache.last()[1][1].training is training
+
+
+def test_a_tensor_passed_twice_makes_no_program_of_its_own() -> None:
+    function = _static(add)
+    _call(function, _x(), _x())
+    x = _x()
+    _call(function, x, x)
+    assert function.get_traced_count() == 1
+
+
+def test_a_call_that_failed_has_no_program() -> None:
+    function = _static(add)
+    _call(function, _x(), _x())
+    for _ in range(4):
+        with pytest.raises(ValueError, match="broadcast"):
+            function(_x(), paddle.ones([3]))
+    assert function.get_traced_count() == 1
 
 
 def test_symbolic_functions_have_no_program() -> None:
@@ -443,6 +483,54 @@ def test_sot_sees_through_the_call_of_a_layer(
     cache.clear()
     _same(result, net(_x()))
     assert count == 1
+
+
+def test_layers_are_watched_again_after_sot(installed: str) -> None:
+    symbolic_translate(add)(_x(), _x())
+    net = _frozen(Affine())
+    _call(net, _x())
+    assert (paddle.nn.Layer.__call__ is not layer_call.stock_call) == (installed == "auto")
+    compiled = [entry for entry in pfb.explain(net).signatures if entry.state == "compiled"]
+    assert bool(compiled) == (installed == "auto")
+
+
+def test_stocks_call_of_layers_stands_while_sot_runs() -> None:
+    def seen() -> bool:
+        return paddle.nn.Layer.__call__ is layer_call.stock_call
+
+    def outer(x):
+        inside.append(seen())
+        return x + 1
+
+    inside: list[bool] = []
+    before = seen()
+    for _ in range(3):
+        symbolic_translate(outer)(_x())
+        assert seen() is before
+    assert inside == [True] * 3
+
+
+def test_sot_translates_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    met = []
+
+    def spy(self, frame, **kwargs):
+        met.append(frame.f_code)
+        return translate(self, frame, **kwargs)
+
+    translate = OpcodeExecutorCache.__call__
+    monkeypatch.setattr(OpcodeExecutorCache, "__call__", spy)
+    net = Affine()
+
+    def changing(layer, x):
+        breakgraph()
+        layer.note = [1]
+        layer.linear.bias.set_value(paddle.zeros([3]))
+        return layer(x)
+
+    symbolic_translate(changing)(net, _x())
+    assert met
+    ours = os.path.dirname(pfb.__file__)
+    assert not [code for code in met if code.co_filename.startswith(ours)]
 
 
 # -- effects and lifetimes ------------------------------------------------------------------------
