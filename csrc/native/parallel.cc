@@ -16,10 +16,13 @@ struct Runtime {
   int (*get_max_threads)() = nullptr;
   int (*get_num_threads)() = nullptr;
   int (*get_thread_num)() = nullptr;
+  void (*set_max_active_levels)(int) = nullptr;
+  int (*get_max_active_levels)() = nullptr;
   void (*parallel)(void (*)(void*), void*, unsigned, unsigned) = nullptr;
 
   bool complete() const {
-    return set_num_threads && get_max_threads && get_num_threads && get_thread_num && parallel;
+    return set_num_threads && get_max_threads && get_num_threads && get_thread_num &&
+           set_max_active_levels && get_max_active_levels && parallel;
   }
 };
 
@@ -40,6 +43,8 @@ Runtime FindRuntime() {
     Resolve(library, "omp_get_max_threads", runtime.get_max_threads);
     Resolve(library, "omp_get_num_threads", runtime.get_num_threads);
     Resolve(library, "omp_get_thread_num", runtime.get_thread_num);
+    Resolve(library, "omp_set_max_active_levels", runtime.set_max_active_levels);
+    Resolve(library, "omp_get_max_active_levels", runtime.get_max_active_levels);
     Resolve(library, "GOMP_parallel", runtime.parallel);
     if (runtime.complete()) return runtime;
   }
@@ -86,6 +91,15 @@ void SetMaxThreads(int threads) {
 ThreadScope::ThreadScope(int threads) : before_(MaxThreads()) { SetMaxThreads(threads); }
 
 ThreadScope::~ThreadScope() { SetMaxThreads(before_); }
+
+ParallelSwitch::ParallelSwitch()
+    : levels_(TheRuntime().complete() ? TheRuntime().get_max_active_levels() : 0) {}
+
+void ParallelSwitch::Set(bool on) {
+  if (on == on_ || !TheRuntime().complete()) return;
+  on_ = on;
+  TheRuntime().set_max_active_levels(on ? levels_ : 0);
+}
 
 void ParallelFor(std::size_t count, const std::function<void(std::size_t, std::size_t)>& body) {
   if (count == 0) return;

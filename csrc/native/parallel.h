@@ -30,6 +30,25 @@ class ThreadScope {
   int before_;
 };
 
+// Switches the calling thread's parallel regions off (each runs on that thread alone) and on again.
+//
+// Far cheaper than SetMaxThreads(1): that sends the threads of OpenMP's team away, and gathering
+// them again for the next region takes four times as long as the region itself, or, once they have
+// gone to sleep, fifty times.
+class ParallelSwitch {
+ public:
+  ParallelSwitch();
+  ~ParallelSwitch() { Set(true); }
+  ParallelSwitch(const ParallelSwitch&) = delete;
+  ParallelSwitch& operator=(const ParallelSwitch&) = delete;
+
+  void Set(bool on);
+
+ private:
+  int levels_;  // of nested regions that the thread may open when on
+  bool on_ = true;
+};
+
 // Calls body(begin, end) on disjoint ranges that cover [0, count), one per thread.
 void ParallelFor(std::size_t count, const std::function<void(std::size_t, std::size_t)>& body);
 

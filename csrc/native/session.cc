@@ -4,7 +4,6 @@
 #include <chrono>
 #include <stdexcept>
 
-#include "parallel.h"
 #include "plan.h"
 
 namespace pfb {
@@ -67,12 +66,9 @@ void* Session::Address(int value) const {
   return base == nullptr ? nullptr : base + plan_.values[value].offset;
 }
 
-void Session::RunStep(std::size_t index, void* context) {
+void Session::RunStep(std::size_t index, void* context, ParallelSwitch& parallel) {
   const Step& step = plan_.steps[index];
-  if (step.threads != threads_) {
-    threads_ = step.threads;
-    SetMaxThreads(threads_);
-  }
+  parallel.Set(step.threads > 1);
   if (step.primitive) {
     const auto& arguments = arguments_[index];
     dnnl::error::wrap_c_api(
@@ -108,15 +104,15 @@ void Session::Run(const std::vector<void*>& inputs, const std::vector<void*>& ou
       Point(static_cast<int>(i), outputs[storage.index]);
     }
   }
-  threads_ = 0;  // not known: the caller's thread may be another one than last time
+  ParallelSwitch parallel;
   using Clock = std::chrono::steady_clock;
   for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
     if (nanoseconds == nullptr) {
-      RunStep(i, context);
+      RunStep(i, context, parallel);
       continue;
     }
     const auto start = Clock::now();
-    RunStep(i, context);
+    RunStep(i, context, parallel);
     nanoseconds->push_back(
         std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count());
   }

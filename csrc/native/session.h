@@ -5,6 +5,7 @@
 
 #include "arena.h"
 #include "onednn.h"
+#include "parallel.h"
 #include "step.h"
 
 namespace pfb {
@@ -21,7 +22,7 @@ class Session {
  private:
   void Point(int storage, void* address);
   void* Address(int value) const;
-  void RunStep(std::size_t index, void* context);
+  void RunStep(std::size_t index, void* context, ParallelSwitch& parallel);
 
   const PlanData& plan_;
   Arena arena_;
@@ -34,7 +35,6 @@ class Session {
   std::vector<int> handle_storage_;                      // per host output
   std::vector<void*> host_inputs_;
   std::vector<void*> host_outputs_;
-  int threads_ = 0;  // of the calling thread at this moment of the run
 };
 
 }  // namespace pfb
