@@ -32,7 +32,7 @@ class History:
     def signature(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The running call has another signature than the last one."""
         try:
-            given = function._function_spec.unified_args_and_kwargs(args, kwargs)
+            given = function._function_spec.unified_args_and_kwargs(args, dict(kwargs))
             self._signature = function._function_spec.args_to_input_spec(*given)
         except (TypeError, ValueError, AssertionError):  # Paddle has no program for such a call
             self._signature = None

@@ -239,6 +239,15 @@ def test_wrong_arguments_are_told_as_on_stock() -> None:
         _static(add).get_concrete_program(spec)
 
 
+@pytest.mark.parametrize("full_graph", [True, False])
+@pytest.mark.parametrize("make", [paddle.jit.to_static, pfb.to_static])
+def test_arguments_by_keyword_arrive_at_every_call(make, full_graph: bool) -> None:
+    function = make(add, full_graph=full_graph)
+    for c in (5, 7, 5):
+        for _ in range(4):
+            _same(function(_x(), b=_x(), c=c), 2 * _x() + c + 2)
+
+
 def test_unknown_keyword_is_a_type_error_on_every_call() -> None:
     function = _static(add)
     for _ in range(4):
