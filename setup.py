@@ -1,7 +1,8 @@
-"""Builds the native extension; everything else about the package is in setup.cfg.
+"""Builds the two native libraries; everything else about the package is in setup.cfg.
 
-The extension is optional: without a C++17 compiler, pybind11 or oneDNN's headers the package
-installs as pure Python and the native engine says what is missing.
+``_native``, the engine, needs pybind11 and oneDNN's headers; ``_pool``, the block pool, only a
+C++17 compiler on Linux.  Both are optional: without them the package installs as pure Python, and
+what they would do says what is missing.
 """
 
 from __future__ import annotations
@@ -54,6 +55,27 @@ def native_extension() -> Extension | None:
     )
 
 
+def pool_library() -> Extension | None:
+    """The block pool.  Not a Python module: a library with a C interface, loaded by ctypes."""
+    if not sys.platform.startswith("linux"):
+        print("warning: building without the block pool: it needs Linux", file=sys.stderr)
+        return None
+    return Extension(
+        "paddle_fluid_boost._pool",
+        sources=sorted(str(path) for path in Path("csrc/memory").glob("*.cc")),
+        depends=sorted(str(path) for path in Path("csrc/memory").glob("*.h")),
+        extra_compile_args=[
+            *("-std=c++17", "-O3", "-fvisibility=hidden", "-g0", "-pthread"),
+            *("-Wall", "-Wextra", "-Werror"),
+        ],
+        extra_link_args=["-pthread"],
+        language="c++",
+        # It uses nothing of Python, so that one file serves all versions.
+        py_limited_api=True,
+        optional=True,
+    )
+
+
 class ParallelBuild(build_ext):
     """Compiles the files of the extension side by side."""
 
@@ -64,13 +86,15 @@ class ParallelBuild(build_ext):
     @staticmethod
     def _make_compiler_parallel() -> None:
         """Compiles the files of one extension side by side; setuptools does it one by one."""
-        from pybind11.setup_helpers import ParallelCompile
-
+        try:
+            from pybind11.setup_helpers import ParallelCompile
+        except ImportError:
+            return  # one by one, then
         ParallelCompile("PFB_BUILD_JOBS", default=0).install()
 
 
-extension = native_extension()
+extensions = [made for made in (native_extension(), pool_library()) if made is not None]
 setup(
-    ext_modules=[extension] if extension else [],
-    cmdclass={"build_ext": ParallelBuild} if extension else {},
+    ext_modules=extensions,
+    cmdclass={"build_ext": ParallelBuild} if extensions else {},
 )

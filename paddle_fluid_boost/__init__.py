@@ -5,7 +5,14 @@
 """
 
 from .dispatch.explanations import explain, stats
-from .errors import BoostError, EngineError, OptionError, SpecError, UnsupportedPaddleError
+from .errors import (
+    BoostError,
+    EngineError,
+    OptionError,
+    PoolError,
+    SpecError,
+    UnsupportedPaddleError,
+)
 from .options import configure, options, override
 from .plugin import install, installed, to_static, uninstall
 from .report import log as _log  # noqa: F401 - sets up the channels
@@ -17,6 +24,7 @@ __all__ = [
     "BoostError",
     "EngineError",
     "OptionError",
+    "PoolError",
     "SpecError",
     "UnsupportedPaddleError",
     "configure",

@@ -37,5 +37,12 @@ class CaptureRefused(BoostError):
         self.permanent = permanent
 
 
+class PoolError(BoostError, RuntimeError):
+    """The block pool is missing, or memory of it was freed twice or written outside of its blocks.
+
+    Exhaustion is a ``MemoryError``.
+    """
+
+
 class EngineError(BoostError):
     """An engine could not build or run a program; the message says what it met."""

@@ -70,6 +70,21 @@ class Options:
         1e-4, "largest error of a compiled output, relative to the output's range, in fp32", 0.0
     )
 
+    # -- memory (docs/memory.md) ------------------------------------------------------------------
+    pool: bool = _option(False, "serve Paddle's own CPU tensors from the block pool as well")
+    pool_limit_mb: int = _option(
+        0, "MiB that the block pool may hold, the rest comes from the system; 0 sets no limit", 0
+    )
+    pool_decay_s: float = _option(
+        10.0, "the pool gives back what was not in use within so many seconds; 0 keeps it", 0.0
+    )
+    pool_huge_pages: str = _option(
+        "none", "huge pages of the block pool: none, transparent, explicit; before its first use"
+    )
+    pool_debug: bool = _option(
+        False, "guard bytes and poison in the block pool; slow; before its first use"
+    )
+
     # -- what a call meets ------------------------------------------------------------------------
     training: str = _option(
         "auto",
@@ -79,7 +94,10 @@ class Options:
     log: str = _option("", "comma separated log channels: compiles, guards, policy, all")
 
 
-_CHOICES = {"training": ("auto", "eager", "stock")}
+_CHOICES = {
+    "training": ("auto", "eager", "stock"),
+    "pool_huge_pages": ("none", "transparent", "explicit"),
+}
 LOG_CHANNELS = ("compiles", "guards", "policy")
 ENGINES = ("native", "paddle_inference")
 #: Options that are comma separated lists -> (what an entry is called, the entries known).

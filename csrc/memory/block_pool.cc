@@ -45,7 +45,8 @@ BlockPool::BlockPool(const pfb_pool_options& options)
       budget_(options.limit),
       // Small blocks are small: a quarter of the addresses is plenty.
       slabs_(AddressSpace(options) / 4, Huge(options), budget_),
-      heap_(AddressSpace(options), Huge(options), budget_) {
+      heap_(AddressSpace(options), Huge(options), budget_),
+      decay_(options.decay_ms) {
   has_key_ = options.thread_caches != 0 && pthread_key_create(&key_, RetireCache) == 0;
 }
 

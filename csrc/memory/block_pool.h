@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "budget.h"
+#include "decay.h"
 #include "guard.h"
 #include "page_heap.h"
 #include "pool.h"
@@ -81,10 +82,11 @@ class BlockPool {
   int FreeFromSystem(void* payload);
   int FreeClosed(void* payload);
   // Takes a block out of the living without giving its memory back.  For large ones the caller
-  // holds the heap's lock, here and in GiveBack.
+  // holds the heap's lock, as for GiveBackToHeap.
   Block Retract(void* payload, int* fault);
-  void GiveBack(const Block& block);
   void GiveBackToHeap(const Block& block);
+  Block RetractLocked(void* payload, int* fault);
+  void GiveBackLocked(const Block& block);
 
   // debugging.cc
   int FreeGuarded(void* payload);
@@ -108,6 +110,7 @@ class BlockPool {
   Slabs slabs_;
   std::mutex heap_mutex_;
   PageHeap heap_;
+  Decay decay_;  // guarded by the heap's lock
 
   pthread_key_t key_{};
   bool has_key_ = false;

@@ -41,11 +41,7 @@ int BlockPool::FreeGuarded(void* payload) {
     return FreeClosed(payload);
   }
   int fault = PFB_OK;
-  Block block;
-  {
-    const std::lock_guard<std::mutex> heap(heap_mutex_);
-    block = Retract(payload, &fault);
-  }
+  const Block block = RetractLocked(payload, &fault);
   if (fault != PFB_OK) return FaultOfFree(fault, payload);
   fault = CheckAlive(block);
   const GuardHeader header = *HeaderOf(payload);
@@ -69,8 +65,7 @@ void BlockPool::LeaveQuarantine(std::size_t until_bytes) {
     quarantine_.pop_front();
     quarantine_bytes_ -= dead.block.bytes;
     CheckDead(dead);
-    const std::lock_guard<std::mutex> heap(heap_mutex_);
-    GiveBack(dead.block);
+    GiveBackLocked(dead.block);
   }
 }
 

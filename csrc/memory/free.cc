@@ -1,4 +1,6 @@
 // The ways of a block back.
+#include <time.h>
+
 #include <cstdlib>
 #include <cstring>
 
@@ -6,6 +8,12 @@
 
 namespace pfb::memory {
 namespace {
+
+std::uint64_t Milliseconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1000 + now.tv_nsec / 1000000;
+}
 
 bool PowerOfTwo(std::size_t value) { return value != 0 && (value & (value - 1)) == 0; }
 
@@ -56,17 +64,27 @@ BlockPool::Block BlockPool::Retract(void* payload, int* fault) {
 }
 
 void BlockPool::GiveBackToHeap(const Block& block) {
+  const std::size_t used = heap_.used();
+  const bool decays = decay_.on() && decay_.Note(used, Milliseconds());
   heap_.GiveBack({PageHeap::Found::kDead, block.start, block.bytes, block.requested});
   if (heap_.held() - heap_.used() > options_.retain) heap_.Trim(options_.retain);
+  if (decays && heap_.held() > decay_.recent()) heap_.Trim(decay_.recent() - heap_.used());
 }
 
-void BlockPool::GiveBack(const Block& block) {
+BlockPool::Block BlockPool::RetractLocked(void* payload, int* fault) {
+  std::unique_lock<std::mutex> heap(heap_mutex_, std::defer_lock);
+  if (heap_.Contains(payload)) heap.lock();
+  return Retract(payload, fault);
+}
+
+void BlockPool::GiveBackLocked(const Block& block) {
   if (block.size_class < 0) {
+    const std::lock_guard<std::mutex> heap(heap_mutex_);
     GiveBackToHeap(block);
-    return;
+  } else {
+    void* start = block.start;
+    slabs_.GiveBack(block.size_class, &start, 1);
   }
-  void* start = block.start;
-  slabs_.GiveBack(block.size_class, &start, 1);
 }
 
 int BlockPool::FreeSmall(void* payload) {
@@ -145,16 +163,14 @@ int BlockPool::FreeClosed(void* payload) {
     if (!Owns(payload)) {
       result = FreeFromSystem(payload);
     } else {
-      const std::lock_guard<std::mutex> heap(heap_mutex_);
-      const Block block = Retract(payload, &result);
+      const Block block = RetractLocked(payload, &result);
       if (result != PFB_OK) {
         FaultOfFree(result, payload);
       } else {
         if (options_.debug) result = CheckAlive(block);
-        if (block.size_class < 0) {
-          GiveBackToHeap(block);
-          heap_.Trim(0);
-        }
+        GiveBackLocked(block);
+        const std::lock_guard<std::mutex> heap(heap_mutex_);
+        heap_.Trim(0);
       }
     }
     const bool freed = result == PFB_OK || result == PFB_OVERRUN;

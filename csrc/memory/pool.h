@@ -41,6 +41,7 @@ typedef struct pfb_pool_options {
   uint64_t limit;           // most bytes held from the system; 0: no limit but the address space
   uint64_t address_space;   // bytes of addresses to reserve; 0: as much as the machine has memory
   uint64_t retain;          // free bytes of the heap kept for reuse; UINT64_MAX: all of them
+  uint32_t decay_ms;        // more than was used at once within this time is not kept; 0: no decay
   uint32_t huge_pages;      // enum pfb_huge_pages
   uint32_t exhaustion;      // enum pfb_exhaustion
   uint32_t thread_caches;   // 0: every operation takes a lock
