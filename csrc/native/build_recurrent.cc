@@ -4,6 +4,7 @@
 #include <string>
 
 #include "builder.h"
+#include "recurrent.h"
 
 namespace pfb {
 namespace {
@@ -60,6 +61,58 @@ Dims OneLayer(Dims shape) {
 }
 
 }  // namespace
+
+int PlanBuilder::UnitBlock() { return RecurrentSupported() ? RecurrentShape::Block() : 0; }
+
+std::vector<int> PlanBuilder::Recurrence(const RecurrenceSpec& spec) {
+  RecurrentShape layer{};
+  const Dims gates = shape(spec.gates);
+  layer.cell = spec.mode == "LSTM" ? Cell::kLstm : Cell::kGru;
+  layer.steps = static_cast<int>(gates[0]);
+  layer.batch = static_cast<int>(gates[1]);
+  layer.directions = spec.directions;
+  layer.hidden = spec.hidden_size;
+  if (layer.directions * layer.gates() * layer.padded() != gates[2] ||
+      ElementCount(shape(spec.recurrence)) != static_cast<long long>(layer.packed_size())) {
+    throw std::invalid_argument("a recurrence whose matrices do not fit each other");
+  }
+  const Dims out = {gates[0], gates[1], layer.directions * layer.hidden};
+  const Dims state = {layer.directions, layer.batch, layer.hidden};
+  const WorkScope work(*this, layer.UsefulThreads() > 1 ? 1e9 : 0);
+  Arguments arguments;
+  const auto add = [&](int value) {
+    if (value < 0) return -1;
+    arguments.emplace_back(0, value);
+    return static_cast<int>(arguments.size()) - 1;
+  };
+  const auto plain = [&](int value) { return value < 0 ? -1 : RowMajorOf(value); };
+  const auto fresh = [&](const Dims& dims) {
+    return NewValue(RowMajor(dims, DType::kFloat32), DType::kFloat32);
+  };
+  const bool lstm = layer.cell == Cell::kLstm;
+  std::vector<int> results = {fresh(out)};
+  if (spec.final_states) {
+    results.push_back(fresh(state));
+    if (lstm) results.push_back(fresh(state));
+  }
+  const int gates_at = add(plain(spec.gates));
+  const int recurrence_at = add(plain(spec.recurrence));
+  const int bias_at = add(plain(spec.bias));
+  const int hidden_at = add(plain(spec.hidden));
+  const int cell_at = add(plain(spec.cell));
+  const int result_at = add(results[0]);
+  const int final_hidden_at = spec.final_states ? add(results[1]) : -1;
+  const int final_cell_at = spec.final_states && lstm ? add(results[2]) : -1;
+  const int work_at = lstm ? add(fresh({layer.directions, layer.batch, layer.padded()})) : -1;
+  AddKernel(std::move(arguments), [=](void* const* pointers) {
+    const auto at = [&](int index) {
+      return index < 0 ? nullptr : static_cast<float*>(pointers[index]);
+    };
+    RunRecurrent(layer, {at(gates_at), at(recurrence_at), at(bias_at), at(hidden_at), at(cell_at),
+                         at(result_at), at(final_hidden_at), at(final_cell_at), at(work_at)});
+  });
+  return results;
+}
 
 std::vector<int> PlanBuilder::Recurrent(const RecurrentSpec& spec) {
   const auto f32 = dnnl::memory::data_type::f32;

@@ -54,6 +54,19 @@ struct RecurrentSpec {
   bool final_states = false;  // whether they are wanted
 };
 
+// The part of an LSTM or GRU layer that runs step by step, by our own loop.
+struct RecurrenceSpec {
+  std::string mode;
+  int gates = -1;       // [steps, batch, directions * gates * padded]: x W + b, units padded
+  int recurrence = -1;  // [directions, blocks, hidden, gates, UnitBlock()]
+  int bias = -1;        // of GRU: [directions * padded]
+  int hidden = -1;      // as in RecurrentSpec
+  int cell = -1;
+  int directions = 1;
+  int hidden_size = 0;
+  bool final_states = false;
+};
+
 // The lifetime of one block of the arena: bytes, first step, last step.
 struct Lifetime {
   std::size_t bytes;
@@ -94,6 +107,9 @@ class PlanBuilder {
   int Attention(int q, int k, int v, int mask, float scale, bool heads_inside);
   // The sequence [steps, batch, directions * hidden], then the final states where wanted.
   std::vector<int> Recurrent(const RecurrentSpec& spec);
+  std::vector<int> Recurrence(const RecurrenceSpec& spec);
+  // Hidden units per block of a packed recurrence; 0 where the loop does not run.
+  static int UnitBlock();
   int LayerNorm(int source, int scale, int shift, float epsilon);
   int BatchNorm(int source, int mean, int variance, int scale, int shift, float epsilon);
   int Reduce(int source, const std::string& kind, std::vector<int> axes);

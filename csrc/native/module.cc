@@ -131,6 +131,15 @@ void BindBuilder(py::module_& module) {
              const py::gil_scoped_release release;
              return self.Recurrent(spec);
            })
+      .def("recurrence",
+           [](PlanBuilder& self, const std::string& mode, int gates, int recurrence, int bias,
+              int hidden, int cell, int directions, int hidden_size, bool final_states) {
+             const RecurrenceSpec spec = {mode, gates,      recurrence,  bias,        hidden,
+                                          cell, directions, hidden_size, final_states};
+             const py::gil_scoped_release release;
+             return self.Recurrence(spec);
+           })
+      .def_static("unit_block", &PlanBuilder::UnitBlock)
       .def("layer_norm", &PlanBuilder::LayerNorm, Release())
       .def("batch_norm", &PlanBuilder::BatchNorm, Release())
       .def("reduce", &PlanBuilder::Reduce, Release())

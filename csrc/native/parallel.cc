@@ -57,21 +57,16 @@ const Runtime& TheRuntime() {
 }
 
 struct Region {
-  std::size_t count;
-  const std::function<void(std::size_t, std::size_t)>* body;
+  const std::function<void(int, int)>* body;
   std::mutex mutex;
   std::exception_ptr failure;
 };
 
 void RunShare(void* data) {
   Region& region = *static_cast<Region*>(data);
-  const auto threads = static_cast<std::size_t>(TheRuntime().get_num_threads());
-  const auto thread = static_cast<std::size_t>(TheRuntime().get_thread_num());
-  const std::size_t begin = region.count * thread / threads;
-  const std::size_t end = region.count * (thread + 1) / threads;
   // An exception must not leave the region: OpenMP would end the process.
   try {
-    if (begin < end) (*region.body)(begin, end);
+    (*region.body)(TheRuntime().get_thread_num(), TheRuntime().get_num_threads());
   } catch (...) {
     const std::lock_guard<std::mutex> lock(region.mutex);
     region.failure = std::current_exception();
@@ -101,16 +96,20 @@ void ParallelSwitch::Set(bool on) {
   TheRuntime().set_max_active_levels(on ? levels_ : 0);
 }
 
-void ParallelFor(std::size_t count, const std::function<void(std::size_t, std::size_t)>& body) {
-  if (count == 0) return;
-  const int threads = static_cast<int>(std::min<std::size_t>(count, MaxThreads()));
-  if (threads <= 1) {
-    body(0, count);
-    return;
-  }
-  Region region{count, &body, {}, {}};
+void ParallelTeam(int threads, const std::function<void(int, int)>& body) {
+  if (threads <= 1) return body(0, 1);
+  Region region{&body, {}, {}};
   TheRuntime().parallel(RunShare, &region, static_cast<unsigned>(threads), 0);
   if (region.failure) std::rethrow_exception(region.failure);
+}
+
+void ParallelFor(std::size_t count, const std::function<void(std::size_t, std::size_t)>& body) {
+  const int wanted = static_cast<int>(std::min<std::size_t>(count, MaxThreads()));
+  ParallelTeam(wanted, [&](int thread, int threads) {
+    const std::size_t begin = count * static_cast<std::size_t>(thread) / threads;
+    const std::size_t end = count * static_cast<std::size_t>(thread + 1) / threads;
+    if (begin < end) body(begin, end);
+  });
 }
 
 }  // namespace pfb

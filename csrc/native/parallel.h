@@ -52,4 +52,7 @@ class ParallelSwitch {
 // Calls body(begin, end) on disjoint ranges that cover [0, count), one per thread.
 void ParallelFor(std::size_t count, const std::function<void(std::size_t, std::size_t)>& body);
 
+// Calls body(thread, threads) on each thread of a team of at most `threads`; all run at once.
+void ParallelTeam(int threads, const std::function<void(int, int)>& body);
+
 }  // namespace pfb

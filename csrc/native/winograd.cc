@@ -1,20 +1,10 @@
 #include "winograd.h"
 
-#include <cstring>
-
 #include "parallel.h"
-
-#define PFB_INLINE inline __attribute__((always_inline))
+#include "simd.h"
 
 namespace pfb {
 namespace {
-
-constexpr int kLanes = 16;
-typedef float Vec __attribute__((vector_size(kLanes * sizeof(float))));
-typedef int Mask __attribute__((vector_size(kLanes * sizeof(float))));
-
-PFB_INLINE void Load(const float* from, Vec& to) { std::memcpy(&to, from, sizeof(Vec)); }
-PFB_INLINE void Store(const Vec& from, float* to) { std::memcpy(to, &from, sizeof(Vec)); }
 
 // One dimension of the transforms; applied to columns, then to rows.  Each reads `in` and writes
 // `out` with the given strides, in vectors.
@@ -173,35 +163,27 @@ PFB_INLINE void ResultBody(const WinogradShape& shape, const float* p, int begin
 }
 
 // The same code compiled for two instruction sets; one is chosen when the process starts.
-#define PFB_INSTANTIATE(suffix, isa)                                                               \
-  __attribute__((target(isa))) void Source2##suffix(const WinogradShape& s, const float* x, int b, \
-                                                    int e, int n, float* v) {                      \
-    SourceBody<2>(s, x, b, e, n, v);                                                               \
-  }                                                                                                \
-  __attribute__((target(isa))) void Source4##suffix(const WinogradShape& s, const float* x, int b, \
-                                                    int e, int n, float* v) {                      \
-    SourceBody<4>(s, x, b, e, n, v);                                                               \
-  }                                                                                                \
-  __attribute__((target(isa))) void Result2##suffix(const WinogradShape& s, const float* p, int b, \
-                                                    int e, int n, const WinogradEpilogue& after,   \
-                                                    float* y) {                                    \
-    ResultBody<2>(s, p, b, e, n, after, y);                                                        \
-  }                                                                                                \
-  __attribute__((target(isa))) void Result4##suffix(const WinogradShape& s, const float* p, int b, \
-                                                    int e, int n, const WinogradEpilogue& after,   \
-                                                    float* y) {                                    \
-    ResultBody<4>(s, p, b, e, n, after, y);                                                        \
+#define PFB_INSTANTIATE(suffix, isa)                                                    \
+  isa void Source2##suffix(const WinogradShape& s, const float* x, int b, int e, int n, \
+                           float* v) {                                                  \
+    SourceBody<2>(s, x, b, e, n, v);                                                    \
+  }                                                                                     \
+  isa void Source4##suffix(const WinogradShape& s, const float* x, int b, int e, int n, \
+                           float* v) {                                                  \
+    SourceBody<4>(s, x, b, e, n, v);                                                    \
+  }                                                                                     \
+  isa void Result2##suffix(const WinogradShape& s, const float* p, int b, int e, int n, \
+                           const WinogradEpilogue& after, float* y) {                   \
+    ResultBody<2>(s, p, b, e, n, after, y);                                             \
+  }                                                                                     \
+  isa void Result4##suffix(const WinogradShape& s, const float* p, int b, int e, int n, \
+                           const WinogradEpilogue& after, float* y) {                   \
+    ResultBody<4>(s, p, b, e, n, after, y);                                             \
   }
 
-PFB_INSTANTIATE(Avx512, "avx512f,avx512vl,avx512bw,avx512dq,fma")
-PFB_INSTANTIATE(Avx2, "avx2,fma")
+PFB_INSTANTIATE(Avx512, PFB_AVX512)
+PFB_INSTANTIATE(Avx2, PFB_AVX2)
 #undef PFB_INSTANTIATE
-
-bool HasAvx512() {
-  static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                          __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
-  return has;
-}
 
 template <int M>
 void WeightsBody(const WinogradShape& shape, const float* weights, float* transformed) {
@@ -235,11 +217,7 @@ void WeightsBody(const WinogradShape& shape, const float* weights, float* transf
 
 }  // namespace
 
-bool WinogradSupported() {
-  static const bool supported =
-      HasAvx512() || (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));
-  return supported;
-}
+bool WinogradSupported() { return HasAvx512() || HasAvx2(); }
 
 void TransformWeights(const WinogradShape& shape, const float* weights, float* transformed) {
   if (shape.tile == 2) {

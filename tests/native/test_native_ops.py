@@ -57,16 +57,22 @@ def _attention(mask: bool) -> Callable[[], tuple[Any, ...]]:
 
 
 def _recurrent(
-    kind: str, *, steps: int = 7, batch: int = 2, states: int = 0, **settings: Any
+    kind: str,
+    *,
+    steps: int = 7,
+    batch: int = 2,
+    hidden: int = 16,
+    states: int = 0,
+    **settings: Any,
 ) -> Callable[[], tuple[Any, ...]]:
     """A recurrent layer and its inputs; ``states``: initial states that are given."""
 
     def make() -> tuple[Any, ...]:
-        net = getattr(paddle.nn, kind)(12, 16, **settings)
+        net = getattr(paddle.nn, kind)(12, hidden, **settings)
         net.eval()
         sides = [steps, batch] if settings.get("time_major") else [batch, steps]
         depth = settings.get("num_layers", 1) * (2 if "direction" in settings else 1)
-        given = [R([depth, batch, 16]) for _ in range(states)]
+        given = [R([depth, batch, hidden]) for _ in range(states)]
 
         def call(x: Any, *initial: Any) -> list[Any]:
             start = None if not initial else initial if kind == "LSTM" else initial[0]
@@ -214,6 +220,13 @@ NATIVE: dict[str, Callable[[], tuple[Any, ...]]] = {
     "simple rnn relu both ways": _recurrent(
         "SimpleRNN", activation="relu", direction="bidirect", states=1
     ),
+    # Many sequences go to oneDNN's primitive, few to our loop; long states to several threads.
+    "lstm many": _recurrent("LSTM", batch=9, direction="bidirect", states=2),
+    "gru many": _recurrent("GRU", batch=17, num_layers=2, states=1),
+    "lstm odd sizes": _recurrent("LSTM", batch=5, hidden=37, direction="bidirect", states=2),
+    "gru odd sizes": _recurrent("GRU", batch=4, hidden=67, direction="bidirect", states=1),
+    "lstm long state": _recurrent("LSTM", batch=1, hidden=200, states=2),
+    "gru long state": _recurrent("GRU", batch=1, hidden=260, states=1),
     "lstm last step": lambda: (
         (lambda net: lambda x: net(x)[0][:, -1])(paddle.nn.LSTM(12, 16, 2)),
         R([1, 9, 12]),
@@ -272,6 +285,8 @@ NON_FINITE = {
     "softmax": (-np.inf,),
     "binary": (np.nan, np.inf, -np.inf),
     "sum max min": (np.nan, np.inf, -np.inf),
+    "lstm": (np.nan, np.inf),
+    "gru": (np.nan, -np.inf),
     "scale": (np.nan, np.inf, -np.inf),
 }
 

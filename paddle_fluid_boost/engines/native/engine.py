@@ -13,7 +13,14 @@ from ...ir.importer import import_program
 from ...memory import planner
 from ...options import options
 from ...passes.pipeline import optimise
-from . import _paddle, rules_fused, rules_paddle, rules_shape, runtime  # noqa: F401 - rules
+from . import (
+    _paddle,
+    rules_fused,  # noqa: F401 - enters its rules in the table, as the others do
+    rules_paddle,  # noqa: F401
+    rules_recurrent,  # noqa: F401
+    rules_shape,  # noqa: F401
+    runtime,
+)
 from .host import CallContext
 from .lowering import Lowering, shape_of
 

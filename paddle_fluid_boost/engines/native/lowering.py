@@ -169,6 +169,13 @@ class Lowering:
         self._ids[value] = made
         return made
 
+    def array(self, array: np.ndarray) -> int:
+        """A constant with the content of ``array``."""
+        array = np.ascontiguousarray(array)
+        self.kept.append(array)
+        shape, dtype = list(array.shape), str(array.dtype)
+        return int(self.builder.constant(array.ctypes.data, shape, dtype, False))
+
     def _constant(self, value: Constant) -> int:
         array = value.compute()
         self.kept.append(array)

@@ -135,20 +135,6 @@ def layer_norm_of(
     return int(low.builder.reshape(normal, list(shape)))
 
 
-@lowers("recurrent")
-def recurrent(low: Lowering, node: Node) -> list[int | None]:
-    """Final states are made only where something reads them."""
-    x, w, r, b, *states = node.inputs
-    h, c = [low.optional(state) for state in states] + [-1] * (2 - len(states))
-    wanted = any(low.is_used(value) for value in node.outputs[1:])
-    made: list[int | None] = list(
-        low.builder.recurrent(
-            node.attrs["mode"], low.float(x), low.id(w), low.id(r), low.id(b), h, c, wanted
-        )
-    )
-    return made + [None] * (len(node.outputs) - len(made))
-
-
 @lowers("fused_elementwise")
 def elementwise(low: Lowering, node: Node) -> int:
     shape = shape_of(node.output)
