@@ -1,8 +1,8 @@
 """The ways to run one network that are compared: each makes a callable that does one inference.
 
-Each takes the network and its input and returns ``call``, which gives the output as numpy.  All
-get the same number of threads and fp32.  A way that is not installed, or that fails to build,
-raises; the caller keeps the reason.
+Each takes the network, its input and its name in the zoo, and returns ``call``, which gives the
+output as numpy.  All get the same number of threads and fp32.  A way that is not installed, or that
+fails to build, raises; the caller keeps the reason.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import paddle
@@ -21,16 +22,16 @@ from machine import threads
 Call = Callable[[], np.ndarray]
 
 
-def eager(net: paddle.nn.Layer, data: paddle.Tensor) -> Call:
+def eager(net: paddle.nn.Layer, data: paddle.Tensor, name: str) -> Call:
     return _dygraph(net, data)
 
 
-def to_static(net: paddle.nn.Layer, data: paddle.Tensor) -> Call:
+def to_static(net: paddle.nn.Layer, data: paddle.Tensor, name: str) -> Call:
     """Paddle's own, whole graph: its default mode leaves most of these networks uncompiled."""
     return _dygraph(paddle.jit.to_static(copy.deepcopy(net), full_graph=True), data)
 
 
-def boosted(net: paddle.nn.Layer, data: paddle.Tensor) -> Call:
+def boosted(net: paddle.nn.Layer, data: paddle.Tensor, name: str) -> Call:
     """Ours, after it has had the calls and the time to compile."""
     import paddle_fluid_boost as pfb
 
@@ -54,15 +55,15 @@ def until_settled(call: Callable[[], object], calls: int = 400, seconds: float =
             break
 
 
-def paddle_inference(net: paddle.nn.Layer, data: paddle.Tensor) -> Call:
+def paddle_inference(net: paddle.nn.Layer, data: paddle.Tensor, name: str) -> Call:
     return _predictor(net, data, onednn=False)
 
 
-def paddle_inference_onednn(net: paddle.nn.Layer, data: paddle.Tensor) -> Call:
+def paddle_inference_onednn(net: paddle.nn.Layer, data: paddle.Tensor, name: str) -> Call:
     return _predictor(net, data, onednn=True)
 
 
-def onnxruntime(net: paddle.nn.Layer, data: paddle.Tensor) -> Call:
+def onnxruntime(net: paddle.nn.Layer, data: paddle.Tensor, name: str) -> Call:
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -74,7 +75,7 @@ def onnxruntime(net: paddle.nn.Layer, data: paddle.Tensor) -> Call:
     return lambda: session.run(None, feed)[0]
 
 
-def openvino(net: paddle.nn.Layer, data: paddle.Tensor) -> Call:
+def openvino(net: paddle.nn.Layer, data: paddle.Tensor, name: str) -> Call:
     import openvino as ov
 
     settings = {
@@ -88,8 +89,22 @@ def openvino(net: paddle.nn.Layer, data: paddle.Tensor) -> Call:
     return lambda: request.infer(feed)[compiled.output(0)]
 
 
+def torch_compile(net: paddle.nn.Layer, data: paddle.Tensor, name: str) -> Call:
+    import torch
+
+    return _torch(torch.compile(_torch_network(name)), data)
+
+
+def torchscript(net: paddle.nn.Layer, data: paddle.Tensor, name: str) -> Call:
+    import torch
+
+    example = torch.from_numpy(data.numpy())
+    traced = torch.jit.trace(_torch_network(name), example, check_trace=False)
+    return _torch(torch.jit.optimize_for_inference(traced), data)
+
+
 #: In the order of the tables.
-ALL: dict[str, Callable[[paddle.nn.Layer, paddle.Tensor], Call]] = {
+ALL: dict[str, Callable[[paddle.nn.Layer, paddle.Tensor, str], Call]] = {
     "eager": eager,
     "to_static": to_static,
     "Paddle Inference": paddle_inference,
@@ -97,7 +112,11 @@ ALL: dict[str, Callable[[paddle.nn.Layer, paddle.Tensor], Call]] = {
     "paddle_fluid_boost": boosted,
     "ONNX Runtime": onnxruntime,
     "OpenVINO": openvino,
+    "torch.compile": torch_compile,
+    "TorchScript": torchscript,
 }
+#: Those whose weights are not the network's, so that their output cannot be compared.
+OTHER_WEIGHTS = ("torch.compile", "TorchScript")
 
 
 def _dygraph(net: paddle.nn.Layer, data: paddle.Tensor) -> Call:
@@ -105,6 +124,29 @@ def _dygraph(net: paddle.nn.Layer, data: paddle.Tensor) -> Call:
         with paddle.no_grad():
             return net(data).numpy()
 
+    return call
+
+
+def _torch_network(name: str) -> Any:
+    import torch
+    import torch_networks
+
+    if name not in torch_networks.NETWORKS:
+        raise KeyError(f"no torch form of {name}")
+    torch.set_num_threads(threads())
+    return torch_networks.NETWORKS[name]().eval()
+
+
+def _torch(module: Any, data: paddle.Tensor) -> Call:
+    import torch
+
+    tensor = torch.from_numpy(data.numpy())
+
+    def call() -> np.ndarray:
+        with torch.no_grad():
+            return module(tensor).numpy()
+
+    call()
     return call
 
 

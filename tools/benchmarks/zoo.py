@@ -7,27 +7,41 @@ take turns.  Results: a table, out/bench/zoo.json and out/bench/zoo.png.
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import Any
 
 import machine
 
+_ALL = (
+    "resnet18", "resnet50", "mobilenet_v3_small", "shufflenet_v2", "densenet121", "text_detector",
+    "object_detector", "segmenter", "crnn", "svtr", "encoder4", "encoder12", "bert", "gpt", "lstm",
+    "tagger",
+)  # fmt: skip
 _MODELS = ("resnet18", "resnet50", "mobilenet_v3_small", "encoder4", "encoder12", "lstm")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--models", default=",".join(_MODELS), help="comma separated")
+    parser.add_argument(
+        "--models", default=",".join(_MODELS), help="comma separated; all: the whole zoo"
+    )
+    parser.add_argument("--batch", default="1", help="batch sizes, comma separated")
     parser.add_argument("--rounds", type=int, default=6, help="blocks of ten calls for each")
 
 
 def run(options: argparse.Namespace) -> int:
     print(machine.headline())
-    print("Milliseconds for one inference: median (least; quartile distance), gain over eager.\n")
+    print("Milliseconds for one inference: median (least; quartile distance), gain over eager,")
+    print("seconds until ready, largest error against eager relative to the output's range.\n")
     results: dict[str, Any] = {}
-    for model in options.models.split(","):
-        outcome = machine.in_child("zoo", [model, str(options.rounds)], timeout=1200)
-        results[model] = outcome
-        _print_table(model, outcome)
+    models = _ALL if options.models == "all" else options.models.split(",")
+    for model in models:
+        for batch in options.batch.split(","):
+            outcome = machine.in_child("zoo", [model, batch, str(options.rounds)], timeout=1200)
+            name = model if batch == "1" else f"{model} x{batch}"
+            results[name] = outcome
+            _print_table(name, outcome)
+    _print_summary(results)
     print(f"\n{machine.save('zoo', results)}")
     picture = machine.OUT / "zoo.png"
     _plot(results, picture)
@@ -35,29 +49,34 @@ def run(options: argparse.Namespace) -> int:
     return 1 if any("failed" in outcome for outcome in results.values()) else 0
 
 
-def child(model: str, rounds: str) -> dict[str, Any]:
+def child(model: str, batch: str, rounds: str) -> dict[str, Any]:
     """Times all competitors on one network, in this process."""
+    import time
+
     import competitors
     import models
     import numpy as np
     import timing
 
-    net, data = models.build(model)
+    net, data = models.build(model, int(batch))
     calls: dict[str, competitors.Call] = {}
     rows: dict[str, dict[str, Any]] = {}
-    wanted = competitors.eager(net, data)()
+    wanted = competitors.eager(net, data, model)()
     for name, prepare in competitors.ALL.items():
+        started = time.perf_counter()
         try:
-            call = prepare(net, data)
+            call = prepare(net, data, model)
             got = call()
         except Exception as error:  # kept in the table: one that cannot run is a result too
             rows[name] = {"failed": f"{type(error).__name__}: {str(error).strip()[:160]}"}
             continue
         calls[name] = call
-        rows[name] = {"error": float(np.abs(got - wanted).max() / max(np.ptp(wanted), 1e-12))}
+        rows[name] = {"ready_s": time.perf_counter() - started}
+        if name not in competitors.OTHER_WEIGHTS:
+            rows[name]["error"] = float(np.abs(got - wanted).max() / max(np.ptp(wanted), 1e-12))
     for name, times in timing.in_blocks(calls, rounds=int(rounds)).items():
         rows[name].update(times.as_dict())
-    return {"description": models.DESCRIPTIONS[model], "rows": rows}
+    return {"description": models.ZOO[model].what, "rows": rows}
 
 
 def _print_table(model: str, outcome: dict[str, Any]) -> None:
@@ -72,8 +91,29 @@ def _print_table(model: str, outcome: dict[str, Any]) -> None:
             continue
         print(
             f"  {name:27}{row['median_ms']:9.2f} ({row['minimum_ms']:.2f}; {row['spread']:.0%})"
-            f"{eager / row['median_ms']:10.2f}x   error {row['error']:.0e}"
+            f"{eager / row['median_ms']:9.2f}x{row['ready_s']:8.2f} s"
+            + (f"   {row['error']:.0e}" if "error" in row else "")
         )
+
+
+def _print_summary(results: dict[str, Any]) -> None:
+    """Ours against eager and against the best of the others, each network once."""
+    gains, leads = [], []
+    print("\nours: gain over eager, lead over the best of the others (below 1: a loss)")
+    for model, outcome in results.items():
+        medians = {
+            n: r["median_ms"] for n, r in outcome.get("rows", {}).items() if "median_ms" in r
+        }
+        ours = medians.pop("paddle_fluid_boost", None)
+        if ours is None:
+            continue
+        best = min(medians, key=medians.__getitem__)
+        gains.append(medians["eager"] / ours)
+        leads.append(medians[best] / ours)
+        print(f"  {model:27}{gains[-1]:8.2f}x{leads[-1]:8.2f}x  ({best})")
+    if gains:
+        mean, lead = (math.exp(sum(map(math.log, v)) / len(v)) for v in (gains, leads))
+        print(f"  {'geometric mean':27}{mean:8.2f}x{lead:8.2f}x")
 
 
 def _plot(results: dict[str, Any], path: Path) -> None:
