@@ -78,7 +78,8 @@ std::vector<int> PlanBuilder::Recurrence(const RecurrenceSpec& spec) {
   }
   const Dims out = {gates[0], gates[1], layer.directions * layer.hidden};
   const Dims state = {layer.directions, layer.batch, layer.hidden};
-  const WorkScope work(*this, layer.UsefulThreads() > 1 ? 1e9 : 0);
+  const WorkScope work(*this, 2.0 * layer.steps * layer.batch * layer.packed_size(),
+                       layer.UsefulThreads() > 1);
   Arguments arguments;
   const auto add = [&](int value) {
     if (value < 0) return -1;
@@ -124,9 +125,10 @@ std::vector<int> PlanBuilder::Recurrent(const RecurrentSpec& spec) {
   const Dims out = {source[0], source[1], directions * hidden};
   // Threads meet at every step of the sequence, so that one step has to repay them; it does so
   // sooner than a primitive of its own, whose team may have gone to sleep.
-  constexpr double kSooner = 3;
-  const WorkScope work(*this, kSooner * 2.0 * static_cast<double>(source[1] * gates * hidden) *
-                                  static_cast<double>(source[2] + hidden));
+  constexpr double kRepays = 1e5;
+  const double per_step = 2.0 * static_cast<double>(source[1] * gates * hidden) *
+                          static_cast<double>(source[2] + hidden);
+  const WorkScope work(*this, per_step * static_cast<double>(source[0]), per_step > kRepays);
   Layer layer;
   layer.direction = directions == 2 ? rnn_direction::bidirectional_concat
                                     : rnn_direction::unidirectional_left2right;

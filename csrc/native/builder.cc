@@ -27,12 +27,16 @@ PlanBuilder::PlanBuilder(BuilderSettings settings)
       stream_(engine_),
       step_threads_(settings_.threads) {}
 
-// All threads or one: OpenMP teams of changing size are slow to form.
 PlanBuilder::WorkScope::WorkScope(PlanBuilder& builder, double work)
+    : WorkScope(builder, work, work >= kSerialWork) {}
+
+// All threads or one: OpenMP teams of changing size are slow to form.
+PlanBuilder::WorkScope::WorkScope(PlanBuilder& builder, double work, bool parallel)
     : builder_(builder),
       before_(builder.step_threads_),
-      scope_(work < kSerialWork ? 1 : builder.settings_.threads) {
-  builder.step_threads_ = work < kSerialWork ? 1 : builder.settings_.threads;
+      scope_(parallel ? builder.settings_.threads : 1) {
+  builder_.step_threads_ = parallel ? builder.settings_.threads : 1;
+  builder_.operations_ += work;
 }
 
 PlanBuilder::WorkScope::~WorkScope() { builder_.step_threads_ = before_; }
@@ -375,6 +379,7 @@ std::unique_ptr<Plan> PlanBuilder::Finish(const std::vector<std::size_t>& offset
   data.arena_bytes = Aligned(arena_bytes);
   data.scratchpad_bytes = Aligned(scratchpad_bytes_);
   data.threads = settings_.threads;
+  data.operations = operations_;
   return std::make_unique<Plan>(std::move(data));
 }
 

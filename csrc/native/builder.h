@@ -152,6 +152,7 @@ class PlanBuilder {
   class WorkScope {
    public:
     WorkScope(PlanBuilder& builder, double work);
+    WorkScope(PlanBuilder& builder, double work, bool parallel);
     ~WorkScope();
     WorkScope(const WorkScope&) = delete;
     WorkScope& operator=(const WorkScope&) = delete;
@@ -228,6 +229,7 @@ class PlanBuilder {
   std::map<int, std::vector<int>> layouts_;  // value -> the same tensor in other layouts
   std::string step_name_;
   int step_threads_;
+  double operations_ = 0;
   std::size_t scratchpad_bytes_ = 0;
   int inputs_ = 0;
   int handles_ = 0;

@@ -24,6 +24,7 @@ struct PlanData {
   std::size_t arena_bytes = 0;
   std::size_t scratchpad_bytes = 0;
   int threads = 1;
+  double operations = 0;  // floating-point operations, or their equivalent in time
 };
 
 class Plan {

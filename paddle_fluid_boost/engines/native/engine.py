@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,6 @@ from ...capture.program import CapturedProgram
 from ...errors import EngineError
 from ...ir.graph import Graph
 from ...ir.importer import import_program
-from ...memory import planner
 from ...options import options
 from ...passes.pipeline import optimise
 from . import (
@@ -22,7 +22,9 @@ from . import (
     runtime,
 )
 from .host import CallContext
-from .lowering import Lowering, shape_of
+from .lowering import shape_of
+from .planning import BuiltPlan, agree, plan_graph
+from .threads import ThreadChoice
 
 _LAYOUTS = ("nhwc", "any")
 #: How 3x3 convolutions run in the layout "nhwc"; "auto" measures.
@@ -77,22 +79,14 @@ def build_plan(
         raise EngineError(
             f"native engine: algorithm is one of {', '.join(_ALGORITHMS)}, got {algorithm!r}"
         )
-    with runtime.threads(threads):
-        builder = native.PlanBuilder(
-            threads=threads, channels_last=layout == "nhwc", algorithm=algorithm
-        )
-        lowering = Lowering(graph, builder)
-        try:
-            lowering.run()
-            _number_handles(lowering)
-            buffers = [planner.Buffer(*lifetime) for lifetime in builder.lifetimes()]
-            placement = planner.plan(buffers)
-            plan = builder.finish(placement.offsets, placement.size)
-        except (RuntimeError, ValueError) as error:
-            # What the extension raises: oneDNN's own message, or a type it does not know.
-            raise EngineError(f"native engine: {error}") from error
-    made = [*notes, *_notes(lowering, placement, native, threads, layout)]
-    return NativeExecutable(plan, graph, lowering, placement, made)
+    built = [plan_graph(graph, native, threads, layout, algorithm)]
+    made = [*notes, *_notes(built[0], native, threads, layout)]
+    if threads > 1 and built[0].is_small():
+        alone = plan_graph(graph, native, 1, layout, algorithm)
+        if agree(graph, built[0], alone):
+            built.append(alone)
+            made.append("small: planned for one thread too; calls go to the faster, by timing")
+    return NativeExecutable(built, graph, made)
 
 
 def usable_cores() -> int:
@@ -102,17 +96,8 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _number_handles(lowering: Lowering) -> None:
-    """Host outputs are numbered in the order of their making, here as in the builder."""
-    made = 0
-    for step in lowering.host_steps:
-        step.handles = list(range(made, made + len(step.outputs)))
-        made += len(step.outputs)
-
-
-def _notes(
-    lowering: Lowering, placement: planner.Placement, native: Any, threads: int, layout: str
-) -> list[str]:
+def _notes(built: BuiltPlan, native: Any, threads: int, layout: str) -> list[str]:
+    lowering, placement = built.lowering, built.placement
     notes = [
         f"oneDNN {'.'.join(map(str, native.onednn_version()))}, {native.openmp_runtime()}, "
         f"{threads} threads, layout {layout}",
@@ -125,31 +110,28 @@ def _notes(
 
 
 class NativeExecutable:
-    """A built plan.  Safe to call from several threads at once."""
+    """A built plan, or two of them.  Safe to call from several threads at once."""
 
     engine = "native"
 
-    def __init__(
-        self,
-        plan: Any,
-        graph: Graph,
-        lowering: Lowering,
-        placement: planner.Placement,
-        notes: list[str],
-    ) -> None:
-        # Constants the plan reads in place; what was copied into the cache may go.
-        kept = [held for held in lowering.kept if hasattr(held, "data_ptr")]
-        #: (plan, what it reads); None when closed.  A call takes hold of both in one step, so that
-        #: another thread may close meanwhile.
-        self._held: tuple[Any, list[Any]] | None = (plan, kept)
+    def __init__(self, built: Sequence[BuiltPlan], graph: Graph, notes: list[str]) -> None:
+        plans = [one.plan for one in built]
+        # Constants the plans read in place; what was copied into the cache may go.
+        kept = [held for one in built for held in one.lowering.kept if hasattr(held, "data_ptr")]
+        #: (plans, what they read); None when closed.  A call takes hold of both in one step, so
+        #: that another thread may close meanwhile.
+        self._held: tuple[list[Any], list[Any]] | None = (plans, kept)
+        self._choice = ThreadChoice() if len(plans) > 1 else None
         self._inputs = [(list(v.shape), _paddle.dtype_of(v.dtype)) for v in graph.inputs]
         self._outputs = [(shape_of(v), _paddle.dtype_of(v.dtype)) for v in graph.outputs]
         self._shapes = [list(value.shape) for value in graph.outputs]
-        self._handles = [plan.output_handle(i) for i in range(len(graph.outputs))]
-        self.placement = placement
+        self._handles = [plans[0].output_handle(i) for i in range(len(graph.outputs))]
+        self.placement = built[0].placement
         self.notes = notes
-        self.host_ops = sorted(step.node.op for step in lowering.host_steps)
-        self.nbytes = int(plan.constant_bytes + plan.session_bytes)
+        self.host_ops = sorted(step.node.op for step in built[0].lowering.host_steps)
+        # The plans share their constants, as far as both want the same layout.
+        sessions = sum(plan.session_bytes for plan in plans)
+        self.nbytes = int(max(plan.constant_bytes for plan in plans) + sessions)
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """Runs on dense, contiguous eager CPU tensors that match the program's input slots.
@@ -158,26 +140,36 @@ class NativeExecutable:
         """
         held = self._open()
         context, addresses, outputs = self._prepare(inputs)
-        held[0].run(addresses, [_paddle.address_of(t) for t in outputs], context)
+        to = [_paddle.address_of(t) for t in outputs]
+        choice = self._choice
+        if choice is None:
+            held[0][0].run(addresses, to, context)
+        else:
+            taken, started = choice.current, time.perf_counter()
+            held[0][taken].run(addresses, to, context)
+            choice.record(taken, time.perf_counter() - started)
         return self._collect(context, outputs)
 
     def profile(self, inputs: Sequence[Any], repeats: int = 10) -> list[tuple[str, str, float]]:
-        """(op, implementation, microseconds) of every step, the fastest of ``repeats`` runs."""
+        """(op, implementation, microseconds) of every step, the fastest of ``repeats`` runs.
+
+        Of two plans, that for all threads.
+        """
         held = self._open()
         best: list[int] = []
         for _ in range(repeats):
             context, addresses, outputs = self._prepare(inputs)
             to = [_paddle.address_of(t) for t in outputs]
-            times = held[0].profile(addresses, to, context)
+            times = held[0][0].profile(addresses, to, context)
             best = [min(a, b) for a, b in zip(best, times)] if best else list(times)
-        return [(op, how, ns / 1e3) for (op, how), ns in zip(held[0].steps, best)]
+        return [(op, how, ns / 1e3) for (op, how), ns in zip(held[0][0].steps, best)]
 
     def close(self) -> None:
         """Frees everything; a later call raises EngineError.  Idempotent."""
         self._held = None
 
-    def _open(self) -> tuple[Any, list[Any]]:
-        """The plan and what it reads, to be held while it runs."""
+    def _open(self) -> tuple[list[Any], list[Any]]:
+        """The plans and what they read, to be held while it runs."""
         held = self._held
         if held is None:
             raise EngineError("native engine: the executable is closed")
