@@ -1,7 +1,7 @@
-"""The block pool's library, loaded when first needed: C functions by ctypes, nothing else.
+"""The library of the block pool and the planner, loaded when first needed: C functions by ctypes.
 
-``csrc/memory/pool.h`` and ``import_hook.h`` describe the functions; the structures here mirror them
-field by field.
+``csrc/memory/pool.h``, ``import_hook.h`` and ``placement_search.h`` describe the functions; the
+structures here mirror them field by field.
 """
 
 from __future__ import annotations
@@ -77,6 +77,13 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     ),
     "pfb_hook_enable": (None, (ctypes.c_int,)),
     "pfb_hook_get_statistics": (None, (ctypes.POINTER(HookNumbers),)),
+    "pfb_search_placement": (
+        ctypes.c_int64,
+        (
+            *(_u32, ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(_u32), ctypes.POINTER(_u32)),
+            *(_u32, ctypes.c_int64, ctypes.c_double, _u64, ctypes.POINTER(ctypes.c_int64)),
+        ),
+    ),
 }
 
 

@@ -11,18 +11,20 @@ buffers already placed that are alive with it (best fit).  The order is everythi
 
 * by size, large first: good where a few tensors dominate (convolution nets);
 * by breadth: the buffers of the fullest step first, large first (Pisarchyk & Lee, 2020);
-* by area (size x lifetime), by lifetime, and by start;
-* local search: take the best order, find the buffers that touch the top, and move them, and what
-  they rest on, to the front.
+* by area (size x lifetime), by lifetime, and by start.
+
+Where none of them meets the bound, a search goes on in C++: a skyline that is filled from below,
+with annealed priorities (``csrc/memory/placement_search.cc``).
 """
 
 from __future__ import annotations
 
-import random
-import time
+import ctypes
 from bisect import insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from . import library
 
 #: Offsets are multiples of this many bytes: a cache line, and the widest vector register.
 ALIGNMENT = 64
@@ -63,7 +65,7 @@ def plan(buffers: Sequence[Buffer], search_ms: float = 30.0, seed: int = 0) -> P
     """The smallest placement found.
 
     Args:
-        search_ms: time for local search, spent only where no greedy order meets the bound.
+        search_ms: time for the search, spent only where no greedy order meets the bound.
         seed: of the search's random choices; the same seed and enough time give the same result.
 
     Raises:
@@ -78,11 +80,10 @@ def plan(buffers: Sequence[Buffer], search_ms: float = 30.0, seed: int = 0) -> P
         candidate = problem.place(order(buffers), strategy)
         if best is None or candidate.size < best.size:
             best = candidate
-            best_order = order(buffers)
         if best.size == best.lower_bound:
             return best
     assert best is not None
-    return _search(problem, best, best_order, search_ms, random.Random(seed))
+    return _search(problem, best, search_ms / 1e3, seed)
 
 
 def lower_bound(buffers: Sequence[Buffer]) -> int:
@@ -130,6 +131,7 @@ class _Problem:
     """The buffers with what every placement needs: aligned sizes and who meets whom in time."""
 
     def __init__(self, buffers: Sequence[Buffer]) -> None:
+        self.buffers = buffers
         self.sizes = [_aligned(buffer.size) for buffer in buffers]
         self.bound = lower_bound(buffers)
         self.peers: list[list[int]] = [[] for _ in buffers]
@@ -200,36 +202,40 @@ _ORDERS: dict[str, Callable[[Sequence[Buffer]], list[int]]] = {
 }
 
 
-# -- local search ------------------------------------------------------------------------------
+# -- search ------------------------------------------------------------------------------------
 
 
-def _search(
-    problem: _Problem, best: Placement, order: list[int], search_ms: float, rng: random.Random
-) -> Placement:
-    """Moves what causes the peak to the front of the order, again and again."""
-    deadline = time.perf_counter() + search_ms / 1e3
-    current, current_size = list(order), best.size
-    offsets = best.offsets
-    while best.size > best.lower_bound and time.perf_counter() < deadline:
-        trial = _promoted(problem, current, offsets, rng)
-        candidate = problem.place(trial, "search")
-        # Equal and slightly worse orders are accepted too: plateaus are wide.
-        if candidate.size <= current_size * (1 + 0.02 * rng.random()):
-            current, current_size, offsets = trial, candidate.size, candidate.offsets
-        if candidate.size < best.size:
-            best = candidate
-    return best
+def _search(problem: _Problem, best: Placement, seconds: float, seed: int) -> Placement:
+    """What ``csrc/memory/placement_search.cc`` finds; ``best`` where it was not built."""
+    if library.missing():
+        return best
+    kept = [i for i, size in enumerate(problem.sizes) if size]
+    count = len(kept)
+    first, end, steps = _compressed([problem.buffers[i] for i in kept])
+    offsets = (ctypes.c_int64 * count)()
+    size = library.load().pfb_search_placement(
+        count,
+        (ctypes.c_int64 * count)(*(problem.sizes[i] for i in kept)),
+        (ctypes.c_uint32 * count)(*first),
+        (ctypes.c_uint32 * count)(*end),
+        steps,
+        problem.bound,
+        seconds,
+        seed,
+        offsets,
+    )
+    if size >= best.size:
+        return best
+    everywhere = [0] * len(problem.sizes)
+    for i, offset in zip(kept, offsets):
+        everywhere[i] = offset
+    return Placement(everywhere, size, problem.bound, "search")
 
 
-def _promoted(
-    problem: _Problem, order: list[int], offsets: Sequence[int], rng: random.Random
-) -> list[int]:
-    """``order`` with a buffer at the top, and some of those below it, moved forward."""
-    sizes = problem.sizes
-    top = max(offsets[i] + sizes[i] for i in order)
-    highest = rng.choice([i for i in order if offsets[i] + sizes[i] == top])
-    below = [j for j in problem.peers[highest] if offsets[j] < offsets[highest]]
-    moved = {highest, *(j for j in below if rng.random() < 0.15)}
-    kept = [i for i in order if i not in moved]
-    position = rng.randrange(0, max(1, len(order) // 4))
-    return [*kept[:position], *(i for i in order if i in moved), *kept[position:]]
+def _compressed(buffers: Sequence[Buffer]) -> tuple[list[int], list[int], int]:
+    """Starts and ends of the lifetimes among those steps at which one starts or ends, and how many
+    stretches there are between these."""
+    steps = {b.first for b in buffers} | {b.last + 1 for b in buffers}
+    number = {step: n for n, step in enumerate(sorted(steps))}
+    starts, ends = [number[b.first] for b in buffers], [number[b.last + 1] for b in buffers]
+    return starts, ends, len(number) - 1

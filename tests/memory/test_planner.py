@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+import statistics
 
 import pytest
 
-from paddle_fluid_boost.memory import planner
+from paddle_fluid_boost.memory import library, planner
 from paddle_fluid_boost.memory.planner import Buffer
 
 
@@ -79,3 +80,56 @@ def test_verifier_sees_overlap() -> None:
 def test_bad_lifetime_is_named() -> None:
     with pytest.raises(ValueError, match="buffer 1 is not a lifetime"):
         planner.plan([Buffer(1, 0, 0), Buffer(1, 3, 2)])
+
+
+def _perfect_packing(seed: int) -> list[Buffer]:
+    """150 to 450 buffers that fill a square of memory and time without a gap, cut at random.
+
+    The shape of MiniMalloc's hard instances (Moffitt, 2023): the lower bound is the capacity.
+    """
+    rng = random.Random(seed)
+    rectangles = [(0, 1024, 0, 1024)]
+    count = rng.randint(150, 450)
+    while len(rectangles) < count:
+        few = rng.sample(range(len(rectangles)), min(3, len(rectangles)))
+        largest = max(few, key=lambda k: _area(rectangles[k]))
+        first, end, low, high = rectangles[largest]
+        if rng.random() < 0.5 and end - first > 1:
+            cut = rng.randint(first + 1, end - 1)
+            rectangles[largest] = (first, cut, low, high)
+            rectangles.append((cut, end, low, high))
+        elif high - low > 1:
+            cut = rng.randint(low + 1, high - 1)
+            rectangles[largest] = (first, end, low, cut)
+            rectangles.append((first, end, cut, high))
+    rng.shuffle(rectangles)
+    return [Buffer((high - low) * 1024, first, end - 1) for first, end, low, high in rectangles]
+
+
+def _area(rectangle: tuple[int, int, int, int]) -> int:
+    first, end, low, high = rectangle
+    return (end - first) * (high - low)
+
+
+@pytest.mark.skipif(library.missing() is not None, reason="the search was not built")
+def test_search_comes_close_where_greedy_does_not() -> None:
+    ratios, greedy = [], []
+    for seed in (1, 4, 8, 13, 14):
+        buffers = _perfect_packing(seed)
+        by_size = planner._ORDERS["size"](buffers)
+        greedy.append(planner._Problem(buffers).place(by_size, "size").ratio)
+        placement = planner.plan(buffers, search_ms=1000)
+        planner.verify(buffers, placement)
+        ratios.append(placement.ratio)
+    assert statistics.median(greedy) > 1.25
+    assert statistics.median(ratios) <= 1.10
+
+
+@pytest.mark.long
+@pytest.mark.skipif(library.missing() is not None, reason="the search was not built")
+@pytest.mark.parametrize("seed", range(100, 120))
+def test_hard_instances(seed: int) -> None:
+    buffers = _perfect_packing(seed)
+    placement = planner.plan(buffers, search_ms=15_000)
+    planner.verify(buffers, placement)
+    assert placement.ratio <= 1.15
