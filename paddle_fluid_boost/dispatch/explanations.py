@@ -39,76 +39,86 @@ def find_unit(target: Any) -> Unit | None:
     )
 
 
-def explain(target: Any) -> Report:
+def explain(target: Any, *, coverage: bool = False) -> Report:
     """What the plugin did with a layer or function, what it gained, what it refused and why.
 
     Args:
         target: a ``paddle.nn.Layer`` or a function under ``to_static``.
+        coverage: also what each op of a compiled version costs, and which of them are native; runs
+            the version a few times on zeros.
 
     Raises:
         TypeError: ``target`` is something else.
     """
+    reporter = _Reporter(coverage)
     unit = find_unit(target)
     if unit is not None:
-        return _report(unit, seen=set())
+        return reporter.report(unit)
     name = getattr(target, "__name__", None) or type(target).__name__
-    parts = _part_reports(target, set()) if isinstance(target, pd.paddle.nn.Layer) else []
+    parts = reporter.parts(target) if isinstance(target, pd.paddle.nn.Layer) else []
     return Report(name, "not watched", 0, [], [], [], parts)
 
 
-def _report(unit: Unit, seen: set[int]) -> Report:
-    seen.add(id(unit))
-    signatures = [
-        _signature(unit, key, stats) for key, stats in list(unit.stats.signatures.items())
-    ]
-    refusals = list(unit.journal.refusals.values())
-    owner = unit.owner
-    state = overall_state(signatures, refusals)
-    parts = _part_reports(owner, seen) if owner is not None and state != "compiled" else []
-    calls = unit.stats.totals()
-    return Report(
-        unit.name,
-        state,
-        calls.eager_calls + calls.compiled_calls,
-        sorted(signatures, key=lambda s: -s.calls),
-        refusals,
-        list(unit.journal.events),
-        parts,
-    )
+class _Reporter:
+    """Makes the reports of a unit and its parts, each unit once."""
 
+    def __init__(self, coverage: bool) -> None:
+        self._coverage = coverage
+        self._seen: set[int] = set()
 
-def _part_reports(layer: Any, seen: set[int]) -> list[Report]:
-    units = [layer_call.unit_of(part) for part in layer.sublayers()]
-    reports = []
-    for unit in units:
-        if unit is not None and id(unit) not in seen:
-            reports.append(_report(unit, seen))
-    return reports
+    def report(self, unit: Unit) -> Report:
+        self._seen.add(id(unit))
+        signatures = [
+            self._signature(unit, key, stats) for key, stats in list(unit.stats.signatures.items())
+        ]
+        refusals = list(unit.journal.refusals.values())
+        owner = unit.owner
+        state = overall_state(signatures, refusals)
+        calls = unit.stats.totals()
+        return Report(
+            unit.name,
+            state,
+            calls.eager_calls + calls.compiled_calls,
+            sorted(signatures, key=lambda s: -s.calls),
+            refusals,
+            list(unit.journal.events),
+            self.parts(owner) if owner is not None and state != "compiled" else [],
+        )
 
+    def parts(self, layer: Any) -> list[Report]:
+        """The reports of the watched layers inside ``layer``."""
+        reports = []
+        for part in layer.sublayers():
+            unit = layer_call.unit_of(part)
+            if unit is not None and id(unit) not in self._seen:
+                reports.append(self.report(unit))
+        return reports
 
-def _signature(unit: Unit, key: Hashable, stats: SignatureStats) -> SignatureReport:
-    versions = unit.cache.versions.get(key, ())
-    choice = unit.journal.choices.get(key)
-    # What eager cost before the compile competed with it for the processor.
-    eager = stats.eager_before_compile[2] or stats.eager_median()
-    compiled = stats.compiled_median()
-    report = SignatureReport(
-        call=unit.journal.descriptions.get(key, ""),
-        state=stats.state,
-        reason=stats.reason,
-        calls=stats.calls,
-        eager_median=eager,
-        compiled_median=compiled,
-        gain=gain(eager, compiled),
-        compile_seconds=stats.compile_seconds,
-    )
-    if versions:
-        report.engine = versions[0].executable.engine
-        report.notes = list(versions[0].executable.notes)
-        report.guards = versions[0].snapshot.call_facts
-    if choice is not None:
-        report.tried = list(choice.tried)
-    return report
+    def _signature(self, unit: Unit, key: Hashable, stats: SignatureStats) -> SignatureReport:
+        versions = unit.cache.versions.get(key, ())
+        choice = unit.journal.choices.get(key)
+        # What eager cost before the compile competed with it for the processor.
+        eager = stats.eager_before_compile[2] or stats.eager_median()
+        compiled = stats.compiled_median()
+        report = SignatureReport(
+            call=unit.journal.descriptions.get(key, ""),
+            state=stats.state,
+            reason=stats.reason,
+            calls=stats.calls,
+            eager_median=eager,
+            compiled_median=compiled,
+            gain=gain(eager, compiled),
+            compile_seconds=stats.compile_seconds,
+        )
+        if versions:
+            executable = versions[0].executable
+            report.engine = executable.engine
+            report.notes = list(executable.notes)
+            report.guards = versions[0].snapshot.call_facts
+            report.coverage = executable.coverage() if self._coverage else []
+        if choice is not None:
+            report.tried = list(choice.tried)
+        return report
 
 
 def stats() -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from ..capture.program import CapturedProgram
+from ..report.records import OpShare
 
 
 class Executable(Protocol):
@@ -29,6 +30,9 @@ class Executable(Protocol):
 
         Returns fresh eager tensors (``stop_gradient=True``) that nobody else will write to.
         """
+
+    def coverage(self) -> list[OpShare]:
+        """What each op costs in one run, the dearest first; empty where the engine cannot tell."""
 
     def close(self) -> None:
         """Frees everything; a later call raises EngineError.  Idempotent."""

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import EngineError
+from ..report.records import OpShare
 from . import _paddle as pd
 
 #: Threads that may keep oneDNN primitives of their own in one predictor.
@@ -103,6 +104,10 @@ class PredictorExecutable:
             return False
         self._direct_threads.add(thread)
         return True
+
+    def coverage(self) -> list[OpShare]:
+        """Empty: a predictor does not tell."""
+        return []
 
     def close(self) -> None:
         """Frees the predictor; waits for a call that is running.  Idempotent."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from .records import Event, Refusal
+from .records import Event, OpShare, Refusal
 
 
 @dataclass
@@ -24,6 +24,7 @@ class SignatureReport:
     tried: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     guards: int = 0
+    coverage: list[OpShare] = field(default_factory=list)
 
 
 @dataclass
@@ -72,9 +73,24 @@ def _signature_lines(signature: SignatureReport) -> list[str]:
             f"{signature.guards} guards"
         )
         lines += [f"  {note}" for note in signature.notes]
+        lines += [f"  {line}" for line in coverage_lines(signature.coverage)]
     elif signature.reason:
         lines.append(f"  {signature.reason}")
     lines += [f"  tried {label}: {outcome}" for label, outcome in signature.tried]
+    return lines
+
+
+def coverage_lines(shares: list[OpShare]) -> list[str]:
+    """A table of what each op costs, and the share that is native."""
+    if not shares:
+        return []
+    native = sum(share.share for share in shares if share.native)
+    lines = [f"{native:.1%} of the time is native"]
+    for share in shares:
+        kind = "native" if share.native else "Paddle"
+        line = f"  {share.op:26}{share.steps:5} x {kind}{share.microseconds:10.1f} us"
+        line += f"{share.share:7.1%}"
+        lines.append(line + (f"{share.gflops:8.0f} GFLOP/s" if share.gflops else ""))
     return lines
 
 

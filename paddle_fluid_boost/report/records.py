@@ -35,6 +35,22 @@ class PassRecord:
 
 
 @dataclass(frozen=True)
+class OpShare:
+    """What all steps of one op cost in one run of a compiled version.
+
+    native: False where a kernel of Paddle's runs it.  microseconds: of all its steps together.
+    share: of the whole run.  gflops: billions of operations a second, 0.0 for what is no product.
+    """
+
+    op: str
+    native: bool
+    steps: int
+    microseconds: float
+    share: float
+    gflops: float = 0.0
+
+
+@dataclass(frozen=True)
 class Event:
     """Something that happened to a function, for the story ``explain`` tells."""
 

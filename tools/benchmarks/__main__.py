@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 
+import coverage
 import overhead
 import stalls
 import zoo
 
-_COMMANDS = {"stalls": stalls, "overhead": overhead, "zoo": zoo}
+_COMMANDS = {"coverage": coverage, "stalls": stalls, "overhead": overhead, "zoo": zoo}
 
 
 def main() -> int:

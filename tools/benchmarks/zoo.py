@@ -13,7 +13,7 @@ from typing import Any
 
 import machine
 
-_ALL = (
+ALL_MODELS = (
     "resnet18", "resnet50", "mobilenet_v3_small", "shufflenet_v2", "densenet121", "text_detector",
     "object_detector", "segmenter", "crnn", "svtr", "encoder4", "encoder12", "bert", "gpt", "lstm",
     "tagger",
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     print("Milliseconds for one inference: median (least; quartile distance), gain over eager,")
     print("seconds until ready, largest error against eager relative to the output's range.\n")
     results: dict[str, Any] = {}
-    models = _ALL if options.models == "all" else options.models.split(",")
+    models = ALL_MODELS if options.models == "all" else options.models.split(",")
     for model in models:
         for batch in options.batch.split(","):
             outcome = machine.in_child("zoo", [model, batch, str(options.rounds)], timeout=1200)

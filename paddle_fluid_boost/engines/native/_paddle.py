@@ -52,6 +52,11 @@ def dtype_of(name: str) -> Any:
     return getattr(paddle, name)
 
 
+def zeros(shape: Sequence[int], dtype: Any) -> Tensor:
+    """A CPU tensor of zeros."""
+    return paddle.zeros(list(shape), dtype)
+
+
 def empty(shape: Sequence[int], dtype: Any) -> Tensor:
     """A fresh row-major CPU tensor of undefined content, faster than ``paddle.empty``."""
     return _empty(list(shape), dtype, _CPU)

@@ -9,10 +9,12 @@ from typing import Any
 
 from ...capture.program import CapturedProgram
 from ...errors import EngineError
+from ...ir.flops import flops_by_op
 from ...ir.graph import Graph
 from ...ir.importer import import_program
 from ...options import options
 from ...passes.pipeline import optimise
+from ...report.records import OpShare
 from . import (
     _paddle,
     rules_fused,  # noqa: F401 - enters its rules in the table, as the others do
@@ -21,6 +23,7 @@ from . import (
     rules_shape,  # noqa: F401
     runtime,
 )
+from .coverage import op_shares
 from .host import CallContext
 from .lowering import shape_of
 from .planning import BuiltPlan, agree, plan_graph
@@ -126,6 +129,7 @@ class NativeExecutable:
         self._outputs = [(shape_of(v), _paddle.dtype_of(v.dtype)) for v in graph.outputs]
         self._shapes = [list(value.shape) for value in graph.outputs]
         self._handles = [plans[0].output_handle(i) for i in range(len(graph.outputs))]
+        self._flops = flops_by_op(graph)
         self.placement = built[0].placement
         self.notes = notes
         self.host_ops = sorted(step.node.op for step in built[0].lowering.host_steps)
@@ -163,6 +167,11 @@ class NativeExecutable:
             times = held[0][0].profile(addresses, to, context)
             best = [min(a, b) for a, b in zip(best, times)] if best else list(times)
         return [(op, how, ns / 1e3) for (op, how), ns in zip(held[0][0].steps, best)]
+
+    def coverage(self, repeats: int = 5) -> list[OpShare]:
+        """What each op costs, the dearest first; runs on zeros."""
+        zeros = [_paddle.zeros(shape, dtype) for shape, dtype in self._inputs]
+        return op_shares(self.profile(zeros, repeats), self._flops)
 
     def close(self) -> None:
         """Frees everything; a later call raises EngineError.  Idempotent."""
