@@ -3,7 +3,7 @@
 The new constant keeps the recipe, not just the result: it is derived from the same live
 parameters, so that an engine that asks again after a training step gets the new content.  What
 depends on literals only is computed once, here.  The shape of a tensor of fixed shape is a
-literal too.
+literal too, and so is one that takes nothing but the shape of another (``zeros_like``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .purity import is_pure
 
 #: A constant may grow its inputs up to this many bytes (a broadcast table would fill memory).
 _FREE_BYTES = 4 << 20
-_READS_SHAPE_ONLY = ("shape", "shape64", "numel")
+_READS_SHAPE_ONLY = ("shape", "shape64", "numel", "full_like")
 
 
 class FoldConstants:
@@ -32,7 +32,7 @@ class FoldConstants:
         record = PassRecord(self.name)
         for node in list(graph.nodes):
             if node.op in _READS_SHAPE_ONLY and node.inputs[0] is not None:
-                folded = is_static(node.inputs[0])
+                folded = _is_small_and_static(node)
                 if folded:
                     _fold_shape(graph, node)
             else:
@@ -104,10 +104,24 @@ def _recipe(node: Node, position: int) -> Callable[..., np.ndarray]:
     return compute
 
 
+def _is_small_and_static(node: Node) -> bool:
+    source, output = node.inputs[0], node.output
+    return (
+        source is not None
+        and is_static(source)
+        and output.dtype != "bfloat16"
+        and _nbytes(output.size, output.dtype) <= _FREE_BYTES
+        and isinstance(node.attrs.get("value", 0), (bool, int, float))
+    )
+
+
 def _fold_shape(graph: Graph, node: Node) -> None:
     source, output = node.inputs[0], node.output
     assert source is not None
-    content: Sequence[int] | int = source.size if node.op == "numel" else source.shape
-    literal = graph.literal(np.array(content, output.dtype).reshape(output.shape))
+    if node.op == "full_like":
+        literal = graph.literal(np.full(output.shape, node.attrs["value"], output.dtype))
+    else:
+        content: Sequence[int] | int = source.size if node.op == "numel" else source.shape
+        literal = graph.literal(np.array(content, output.dtype).reshape(output.shape))
     graph.replace_all_uses(output, literal)
     graph.erase(node)

@@ -87,6 +87,20 @@ def test_constant_folding_leaves_random_and_huge_results():
     assert record.refused == ["expand would grow 16 bytes of constants to 8388608"]
 
 
+def test_constants_that_take_only_a_shape_are_folded():
+    table = nn.Embedding(3, 4).weight
+
+    def call(x):
+        kinds = paddle.zeros_like(x[..., 0]).astype("int64")
+        return x + F.embedding(kinds, table) + paddle.full_like(x, 0.5)
+
+    outcome = after_passes(call, [X], [FoldConstants(), EliminateDeadCode()])
+    assert set(outcome.ops) == {"add"} and outcome.error == 0
+
+    graph = graph_of(paddle.zeros_like, [paddle.zeros([1 << 21])])
+    assert FoldConstants().run(graph).fired == 0
+
+
 def test_common_subexpressions_merge():
     def call(x):
         return F.relu(x) + F.relu(x) * F.sigmoid(x)
