@@ -70,7 +70,7 @@ class Unit:
     training: what runs when gradients are needed.
     owner: the Layer that ``eager`` belongs to, or None; held weakly.
     in_static_mode: what runs while the user builds a static program.
-    on_signature: told (args, kwargs) of cold calls whose signature is not that of the last one.
+    on_signature: told (args, kwargs) of calls whose signature is not that of the last one.
     on_refused: told when a function turned out not to be compilable as a whole.
     """
 
@@ -147,6 +147,8 @@ class Unit:
             return self.cold(*args, **kwargs)
         for version in self.cache.versions.get(key, ()):
             if version.ready() or self._usable_after_all(version):
+                if version.key is not self._last_key:
+                    self._meet(Call(version.key, tensors, args, kwargs))
                 return self._run(version, tensors, args, kwargs)
         call = Call(key, tensors, args, kwargs)
         if tracer._has_grad and self._needs_gradients(tensors):
@@ -203,9 +205,9 @@ class Unit:
         return result
 
     def _meet(self, call: Call) -> None:
-        """Tells of a signature that is not the one of the last call seen."""
-        if self._on_signature is not None and call.key != self._last_key:
-            self._last_key = call.key
+        """Tells of a signature that is not the one of the last call."""
+        last, self._last_key = self._last_key, call.key
+        if self._on_signature is not None and call.key != last:
             self._on_signature(call.args, call.kwargs)
 
     def _sample(self, stats: SignatureStats) -> None:

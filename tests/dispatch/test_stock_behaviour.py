@@ -175,6 +175,13 @@ def test_the_last_program_is_that_of_the_last_call() -> None:
     assert net.forward.get_traced_count() == 2
 
 
+def test_the_last_program_has_the_signature_of_the_last_call() -> None:
+    function = _static(add)
+    for rows in (2, 5, 2, 5, 2):
+        _call(function, paddle.ones([rows, 4]), paddle.ones([rows, 4]))
+        assert [list(value.shape) for value in function.inputs] == [[rows, 4], [rows, 4]]
+
+
 def test_the_last_program_of_a_function_follows_its_mode() -> None:
     function = _static(add)
     for training in (False, True, False):
