@@ -6,6 +6,7 @@ import random
 from typing import Any, Callable
 
 import native_models as nm
+import numpy as np
 import paddle
 import paddle.nn.functional as F
 import pytest
@@ -185,20 +186,27 @@ def _compare(seed: int) -> None:
     algorithm = random.Random(seed).choice(["direct", "winograd2", "winograd4"])
     executable = nm.build(program, [program.x], layout=layout, algorithm=algorithm)
     want = nm.eager(program, [program.x])
-    _assert_alike(executable([program.x]), want, seed)
+    _assert_alike(
+        executable([program.x]), want, nm.eager(program, [_nudged(program.x, seed)]), seed
+    )
 
 
-def _assert_alike(got: list[Any], want: list[Any], seed: int) -> None:
-    """Close relative to the largest element.
+def _nudged(x: Any, seed: int) -> Any:
+    """``x`` with every element moved by one unit in its last place, up or down."""
+    signs = np.random.RandomState(seed).choice([-1, 1], x.shape).astype("float32")
+    return x * (1 + paddle.to_tensor(signs * 2**-23))
 
-    Looser than for nets: random graphs normalise differences of nearly equal numbers, which
-    magnifies rounding.  Faults of layout are of the size of the data.
-    """
+
+def _assert_alike(got: list[Any], want: list[Any], nudged: list[Any], seed: int) -> None:
+    """Within 1e-5 of the largest element, as for nets, and a few times what eager's own result
+    moves when the input is nudged: a graph that normalises differences of nearly equal numbers
+    magnifies every rounding."""
     assert len(got) == len(want), f"seed {seed}"
-    for a, b in zip(got, want):
+    for a, b, c in zip(got, want, nudged):
         assert a.dtype == b.dtype and a.shape == b.shape, f"seed {seed}"
-        error = float((a - b).abs().max())
-        assert error <= 3e-4 * max(float(b.abs().max()), 1e-3), f"seed {seed}: {error}"
+        error, moved = float((a - b).abs().max()), float((c - b).abs().max())
+        allowed = 1e-5 * max(float(b.abs().max()), 1e-3) + 5 * moved
+        assert error <= allowed, f"seed {seed}: {error}, allowed {allowed}"
 
 
 @pytest.mark.parametrize("block", range(10))
