@@ -57,7 +57,8 @@ int PlanBuilder::Flattened(int a, int b, int bias, const PostOps& post_ops) {
   return Reshape(Batched(flat, b, bias, flat_ops), out);
 }
 
-int PlanBuilder::Batched(int a, int b, int bias, const PostOps& post_ops, const Desc& layout) {
+int PlanBuilder::Batched(int a, int b, int bias, const PostOps& post_ops, const Desc& layout,
+                         int target) {
   const std::size_t rank = std::max(shape(a).size(), shape(b).size());
   a = Reshape(a, Padded(shape(a), rank));
   b = Reshape(b, Padded(shape(b), rank));
@@ -83,7 +84,9 @@ int PlanBuilder::Batched(int a, int b, int bias, const PostOps& post_ops, const 
   Dims bias_shape(rank, 1);
   bias_shape.back() = out.back();
   const Desc bias_desc = bias < 0 ? Desc() : RowMajor(bias_shape, dnnl::memory::data_type::f32);
-  const Desc out_desc = layout.get_ndims() > 0 ? layout : RowMajor(out, DType::kFloat32);
+  const Desc out_desc = target >= 0              ? desc(target)
+                        : layout.get_ndims() > 0 ? layout
+                                                 : RowMajor(out, DType::kFloat32);
   const auto describe = [&](const PostOps& chain) {
     const Desc weights = IsConstant(b) ? AnyLayout(shape(b)) : desc(b);
     const auto attributes = Attributes(chain, out_desc);
@@ -104,7 +107,7 @@ int PlanBuilder::Batched(int a, int b, int bias, const PostOps& post_ops, const 
   }
   Arguments arguments = {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, InLayout(b, pd.weights_desc())}};
   if (bias >= 0) arguments.emplace_back(DNNL_ARG_BIAS, Reshape(RowMajorOf(bias), bias_shape));
-  int result = SumTarget(ops, pd.dst_desc());
+  int result = target >= 0 ? target : SumTarget(ops, pd.dst_desc());
   AppendPostOpArguments(ops, pd.dst_desc(), arguments);
   if (result < 0) result = NewValue(pd.dst_desc(), DType::kFloat32);
   arguments.emplace_back(DNNL_ARG_DST, result);
@@ -112,7 +115,40 @@ int PlanBuilder::Batched(int a, int b, int bias, const PostOps& post_ops, const 
   return ApplySeparately(result, separate);
 }
 
-int PlanBuilder::Attention(int q, int k, int v, int mask, float scale, bool heads_inside) {
+int PlanBuilder::Attention(int q, int k, int v, int mask, float scale, bool heads_inside,
+                           const std::vector<AttentionBlock>& blocks) {
+  const int rank = static_cast<int>(shape(q).size());
+  const auto last = static_cast<std::size_t>(rank) - 1;
+  Dims out = shape(q);
+  out.back() = shape(v).back();
+  Desc layout = RowMajor(out, DType::kFloat32);
+  if (heads_inside) {
+    const auto row = out[1] * out[3];
+    layout = Desc(out, dnnl::memory::data_type::f32, Dims{out[2] * row, out[3], row, 1});
+  }
+  if (blocks.empty()) return AttentionOf(q, k, v, mask, scale, layout, -1);
+  const int result = NewValue(layout, DType::kFloat32);
+  const Dims ones(static_cast<std::size_t>(rank), 1);
+  const auto part = [&](int value, std::size_t axis, Dims::value_type begin, Dims::value_type end) {
+    Dims from(shape(value).size(), 0), size = shape(value);
+    if (size[axis] == 1 || size[axis] == end - begin) return value;
+    from[axis] = begin;
+    size[axis] = end - begin;
+    return Slice(value, from, size, ones);
+  };
+  for (const AttentionBlock& block : blocks) {
+    const auto rows = [&](int value) { return part(value, last - 1, block.begin, block.end); };
+    const auto keys = [&](int value, std::size_t axis) {
+      return part(value, axis, block.first_key, block.last_key);
+    };
+    AttentionOf(rows(q), keys(k, last - 1), keys(v, last - 1),
+                mask < 0 ? -1 : keys(rows(mask), last), scale, Desc(), rows(result));
+  }
+  return result;
+}
+
+int PlanBuilder::AttentionOf(int q, int k, int v, int mask, float scale, const Desc& layout,
+                             int target) {
   const int rank = static_cast<int>(shape(q).size());
   std::vector<int> transposed(static_cast<std::size_t>(rank));
   for (int i = 0; i < rank; ++i) transposed[static_cast<std::size_t>(i)] = i;
@@ -121,15 +157,7 @@ int PlanBuilder::Attention(int q, int k, int v, int mask, float scale, bool head
   PostOps post_ops = {{"linear", scale, 0.0F, -1}};
   if (mask >= 0) post_ops.push_back({"add", 0.0F, 0.0F, mask});
   const int scores = Batched(q, Permute(k, transposed), -1, post_ops);
-  Desc layout;
-  if (heads_inside) {
-    Dims out = shape(q);
-    out.back() = shape(v).back();
-    const auto depth = out[3];
-    const auto row = out[1] * depth;
-    layout = Desc(out, dnnl::memory::data_type::f32, Dims{out[2] * row, depth, row, 1});
-  }
-  return Batched(Softmax(scores, rank - 1, false), v, -1, {}, layout);
+  return Batched(Softmax(scores, rank - 1, false), v, -1, {}, layout, target);
 }
 
 }  // namespace pfb

@@ -44,11 +44,6 @@ Schedule ChooseSchedule(const WinogradShape& shape, int threads) {
   return {true, (share + rounds - 1) / rounds, threads};
 }
 
-std::optional<std::pair<Activation, float>> AsActivation(const PostOp& op) {
-  if (op.kind != "relu") return std::nullopt;
-  return std::make_pair(op.alpha == 0.0F ? Activation::kRelu : Activation::kLeakyRelu, op.alpha);
-}
-
 std::mutex choices_mutex;
 // (batch, height, width, channels, out channels, pads, threads) -> tile, 0 for direct.
 std::map<std::vector<int>, int> choices;
@@ -214,7 +209,7 @@ int PlanBuilder::Winograd(const ConvolutionSpec& spec, const Dims& out, int tile
   }
   for (const PostOp& op : spec.post_ops) {
     if (const auto activation = AsActivation(op)) {
-      std::tie(after.activation, after.slope) = *activation;
+      after.activation = *activation;
     } else {
       residual_at = static_cast<int>(arguments.size());
       arguments.emplace_back(0, InLayout(op.value, out_desc));

@@ -163,13 +163,18 @@ const ContentHash& PlanBuilder::HashOf(Storage& storage) {
 
 int PlanBuilder::Packed(int value, const Desc& wanted) {
   const Desc from = desc(value);
+  const std::size_t offset = values_[value].offset;
   Storage source = storage(value);
   Storage packed;
   packed.kind = Storage::Kind::kConstant;
   packed.bytes = wanted.get_size();
-  packed.packed = ConstantCache::Instance().Get(HashOf(source), from, wanted, [&] {
-    const auto* bytes = source.packed ? source.packed->get_data_handle() : source.data;
-    dnnl::memory plain(from, engine_, const_cast<void*>(static_cast<const void*>(bytes)));
+  // Slices of one constant differ in nothing but where they start.
+  ContentHash hash = HashOf(source);
+  hash[1] += offset * 0x9e3779b97f4a7c15ULL;
+  packed.packed = ConstantCache::Instance().Get(hash, from, wanted, [&] {
+    const auto* bytes =
+        static_cast<const char*>(source.packed ? source.packed->get_data_handle() : source.data);
+    dnnl::memory plain(from, engine_, const_cast<char*>(bytes + offset));
     dnnl::memory result(wanted, engine_);
     dnnl::reorder(plain, result).execute(stream_, plain, result);
     stream_.wait();

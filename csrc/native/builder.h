@@ -67,6 +67,11 @@ struct RecurrenceSpec {
   bool final_states = false;
 };
 
+// Queries [begin, end) that look at keys [first_key, last_key) only.
+struct AttentionBlock {
+  Dims::value_type begin, end, first_key, last_key;
+};
+
 // The lifetime of one block of the arena: bytes, first step, last step.
 struct Lifetime {
   std::size_t bytes;
@@ -104,7 +109,9 @@ class PlanBuilder {
   int Softmax(int source, int axis, bool log);
   // softmax(scale * q k^T + mask) v for q, k, v of shape [..., sequence, depth]; mask is -1 or
   // broadcasts.  `heads_inside`: the result is laid out as [batch, sequence, heads, depth].
-  int Attention(int q, int k, int v, int mask, float scale, bool heads_inside);
+  // `blocks`, where given, cover the queries in order.
+  int Attention(int q, int k, int v, int mask, float scale, bool heads_inside,
+                const std::vector<AttentionBlock>& blocks);
   // The sequence [steps, batch, directions * hidden], then the final states where wanted.
   std::vector<int> Recurrent(const RecurrentSpec& spec);
   std::vector<int> Recurrence(const RecurrenceSpec& spec);
@@ -200,7 +207,10 @@ class PlanBuilder {
   int ConcatPrimitive(const std::vector<int>& sources, int axis, const Desc& layout);
   int Flattened(int a, int b, int bias, const PostOps& post_ops);
   // `layout` of the result; row-major when empty.
-  int Batched(int a, int b, int bias, const PostOps& post_ops, const Desc& layout = Desc());
+  // `target`: a value to write to, otherwise a new one is made.
+  int Batched(int a, int b, int bias, const PostOps& post_ops, const Desc& layout = Desc(),
+              int target = -1);
+  int AttentionOf(int q, int k, int v, int mask, float scale, const Desc& layout, int target);
 
   // Attributes with user scratchpad and `post_ops`.  Operands as large as the result are expected
   // in its layout `destination`, smaller ones row-major.

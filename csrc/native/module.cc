@@ -2,6 +2,8 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <array>
+
 #include "builder.h"
 #include "constant_cache.h"
 #include "ordinary.h"
@@ -122,7 +124,14 @@ void BindBuilder(py::module_& module) {
              return self.Binary(kind, a, b, out_shape, ops);
            })
       .def("softmax", &PlanBuilder::Softmax, Release())
-      .def("attention", &PlanBuilder::Attention, Release())
+      .def("attention",
+           [](PlanBuilder& self, int q, int k, int v, int mask, float scale, bool heads_inside,
+              const std::vector<std::array<Dims::value_type, 4>>& blocks) {
+             std::vector<AttentionBlock> made;
+             for (const auto& b : blocks) made.push_back({b[0], b[1], b[2], b[3]});
+             const py::gil_scoped_release release;
+             return self.Attention(q, k, v, mask, scale, heads_inside, made);
+           })
       .def("recurrent",
            [](PlanBuilder& self, const std::string& mode, int source, int weights, int recurrence,
               int bias, int hidden, int cell, bool final_states) {

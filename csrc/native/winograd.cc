@@ -120,7 +120,6 @@ PFB_INLINE void ResultBody(const WinogradShape& shape, const float* p, int begin
   constexpr int kSide = M + 2;
   const std::size_t channels = static_cast<std::size_t>(shape.out_channels);
   const std::size_t position_stride = static_cast<std::size_t>(capacity) * channels;
-  const Vec zero = {};
   for (int tile = begin; tile < end; ++tile) {
     const Place place(shape, tile);
     const float* in = p + static_cast<std::size_t>(tile - begin) * channels;
@@ -150,11 +149,7 @@ PFB_INLINE void ResultBody(const WinogradShape& shape, const float* p, int begin
             Load(epilogue.residual + at, added);
             value += added;
           }
-          if (epilogue.activation == Activation::kRelu) {
-            value = value > zero ? value : zero;
-          } else if (epilogue.activation == Activation::kLeakyRelu) {
-            value = value > zero ? value : value * epilogue.slope;
-          }
+          Apply(epilogue.activation, value);
           Store(value, result + at);
         }
       }

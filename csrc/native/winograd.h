@@ -13,10 +13,9 @@
 
 #include <cstddef>
 
-namespace pfb {
+#include "activation.h"
 
-// What follows the convolution.
-enum class Activation { kNone, kRelu, kLeakyRelu };
+namespace pfb {
 
 struct WinogradShape {
   int batch, height, width, channels;  // of the source
@@ -33,8 +32,7 @@ struct WinogradShape {
 struct WinogradEpilogue {
   const float* bias = nullptr;      // [out_channels], or none
   const float* residual = nullptr;  // as the result, or none; may be the result itself
-  Activation activation = Activation::kNone;
-  float slope = 0.0F;  // of kLeakyRelu
+  Activation activation;
 };
 
 // Whether this processor has the vector instructions that the transforms are written for.

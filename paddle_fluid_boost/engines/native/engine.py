@@ -17,7 +17,8 @@ from ...passes.pipeline import optimise
 from ...report.records import OpShare
 from . import (
     _paddle,
-    rules_fused,  # noqa: F401 - enters its rules in the table, as the others do
+    rules_attention,  # noqa: F401 - enters its rules in the table, as the others do
+    rules_fused,  # noqa: F401
     rules_paddle,  # noqa: F401
     rules_recurrent,  # noqa: F401
     rules_shape,  # noqa: F401

@@ -92,18 +92,6 @@ def _operand(low: Lowering, value: Value | None, transposed: bool) -> int:
     return int(low.builder.permute(made, [*range(rank - 2), rank - 1, rank - 2]))
 
 
-@lowers("attention")
-def attention(low: Lowering, node: Node) -> int:
-    q, k, v, mask = node.inputs[:4]
-    rank = len(_required(q).shape)
-    heads_inside = node.attrs["layout"] == "BSHD"
-    swap = [0, 2, 1, 3] if heads_inside else list(range(rank))
-    query, key, value = (low.builder.permute(low.float(t), swap) for t in (q, k, v))
-    masks = -1 if mask is None else low.padded(mask, rank)
-    made = low.builder.attention(query, key, value, masks, node.attrs["scale"], heads_inside)
-    return int(low.builder.permute(made, swap))
-
-
 @lowers("add_layer_norm")
 def add_layer_norm(low: Lowering, node: Node) -> list[int]:
     x, y, scale, bias = node.inputs[:4]

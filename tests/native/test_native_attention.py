@@ -1,0 +1,68 @@
+"""Attention under masks that are known when the plan is built."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import native_models as nm
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+import pytest
+
+LENGTH, HEADS, DEPTH = 300, 2, 16
+
+
+def _attention(mask: np.ndarray | None, heads_inside: bool) -> Callable[..., Any]:
+    masks = None if mask is None else paddle.to_tensor(mask.astype("float32"))
+
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        if heads_inside:
+            q, k, v = (t.transpose([0, 2, 1, 3]) for t in (q, k, v))
+        scores = paddle.matmul(q, k, transpose_y=True) * DEPTH**-0.5
+        y = paddle.matmul(F.softmax(scores if masks is None else scores + masks), v)
+        return y.transpose([0, 2, 1, 3]) if heads_inside else y
+
+    return attend
+
+
+def _inputs(heads_inside: bool) -> list[Any]:
+    shape = [2, LENGTH, HEADS, DEPTH] if heads_inside else [2, HEADS, LENGTH, DEPTH]
+    return [paddle.randn(shape) for _ in range(3)]
+
+
+def _products(executable: Any, inputs: list[Any]) -> int:
+    """The matrix products among the steps."""
+    return sum("matmul" in how for _, how, _ in executable.profile(inputs, repeats=1))
+
+
+CAUSAL = np.triu(np.full([LENGTH, LENGTH], -np.inf), 1)
+WINDOW = np.where(np.abs(np.subtract.outer(range(LENGTH), range(LENGTH))) < 20, 0.0, -np.inf)
+# Parts of one shape and different content, which must not be taken for each other.
+CHUNKS = np.where(
+    np.equal.outer(np.arange(LENGTH) // 128, np.arange(LENGTH) // 128),
+    np.random.RandomState(0).randn(LENGTH, LENGTH),
+    -np.inf,
+)
+BLIND = CAUSAL.copy()
+BLIND[150:] = -np.inf
+
+
+@pytest.mark.parametrize("heads_inside", [False, True])
+@pytest.mark.parametrize("mask", [CAUSAL, WINDOW, CAUSAL + 0.5, CAUSAL[None, None], CHUNKS, BLIND])
+def test_keys_that_nobody_sees_are_left_out(mask: np.ndarray, heads_inside: bool) -> None:
+    inputs = _inputs(heads_inside)
+    executable = nm.check(_attention(mask, heads_inside), *inputs)
+    assert executable.host_ops == []
+    assert _products(executable, inputs) == 2 * 3  # three blocks of up to 128 queries
+
+
+PER_HEAD = np.stack([CAUSAL, np.zeros_like(CAUSAL)])[None]
+FINITE = np.where(np.isinf(CAUSAL), -1e4, 0.0)
+
+
+@pytest.mark.parametrize("mask", [None, FINITE, PER_HEAD, WINDOW[:1]])
+def test_everything_is_computed_at_once_otherwise(mask: np.ndarray | None) -> None:
+    inputs = _inputs(True)
+    executable = nm.check(_attention(mask, True), *inputs)
+    assert _products(executable, inputs) == 2
