@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--models", default=",".join(_MODELS), help="comma separated; all: the whole zoo"
     )
+    parser.add_argument("--ways", default="all", help="who competes, comma separated; eager always")
     parser.add_argument("--batch", default="1", help="batch sizes, comma separated")
     parser.add_argument("--rounds", type=int, default=6, help="blocks of ten calls for each")
 
@@ -37,7 +38,9 @@ def run(options: argparse.Namespace) -> int:
     models = ALL_MODELS if options.models == "all" else options.models.split(",")
     for model in models:
         for batch in options.batch.split(","):
-            outcome = machine.in_child("zoo", [model, batch, str(options.rounds)], timeout=1200)
+            outcome = machine.in_child(
+                "zoo", [model, batch, str(options.rounds), options.ways], timeout=1200
+            )
             name = model if batch == "1" else f"{model} x{batch}"
             results[name] = outcome
             _print_table(name, outcome)
@@ -49,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     return 1 if any("failed" in outcome for outcome in results.values()) else 0
 
 
-def child(model: str, batch: str, rounds: str) -> dict[str, Any]:
+def child(model: str, batch: str, rounds: str, ways: str) -> dict[str, Any]:
     """Times all competitors on one network, in this process."""
     import time
 
@@ -62,7 +65,9 @@ def child(model: str, batch: str, rounds: str) -> dict[str, Any]:
     calls: dict[str, competitors.Call] = {}
     rows: dict[str, dict[str, Any]] = {}
     wanted = competitors.eager(net, data, model)()
-    for name, prepare in competitors.ALL.items():
+    wanted_ways = competitors.ALL if ways == "all" else ["eager", *ways.split(",")]
+    for name in wanted_ways:
+        prepare = competitors.ALL[name]
         started = time.perf_counter()
         try:
             call = prepare(net, data, model)
