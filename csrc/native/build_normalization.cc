@@ -4,6 +4,7 @@
 
 #include "builder.h"
 #include "reduce.h"
+#include "row_norm.h"
 
 namespace pfb {
 
@@ -59,6 +60,64 @@ int PlanBuilder::BatchNorm(int source, int mean, int variance, int scale, int sh
   const int result = NewValue(pd.dst_desc(), DType::kFloat32);
   arguments.emplace_back(DNNL_ARG_DST, result);
   AddPrimitive(pd, std::move(arguments));
+  return result;
+}
+
+int PlanBuilder::RmsNorm(int source, int scale, float epsilon) {
+  const int input = RowMajorOf(source);
+  const Dims dims = shape(input);
+  const WorkScope work(*this, ElementwiseWork(dims));
+  const auto columns = static_cast<std::size_t>(dims.back());
+  const auto rows = static_cast<std::size_t>(ElementCount(dims)) / columns;
+  const int result = NewValue(RowMajor(dims, DType::kFloat32), DType::kFloat32);
+  Arguments arguments = {{0, input}, {1, result}};
+  if (scale >= 0) arguments.emplace_back(2, PlainVector(scale));
+  AddKernel(std::move(arguments), RmsNormKernel(rows, columns, epsilon, scale >= 0));
+  return result;
+}
+
+int PlanBuilder::GroupNorm(int source, int scale, int shift, int groups, float epsilon) {
+  const Dims dims = shape(source);
+  const Desc last = ChannelsLast(dims, dnnl::memory::data_type::f32);
+  const bool channels_last = desc(source) == last && !IsRowMajor(desc(source));
+  const int input = channels_last ? source : RowMajorOf(source);
+  const WorkScope work(*this, ElementwiseWork(dims));
+  GroupNormShape made{};
+  made.batch = static_cast<std::size_t>(dims[0]);
+  made.channels = static_cast<std::size_t>(dims[1]);
+  made.pixels = static_cast<std::size_t>(ElementCount(dims) / (dims[0] * dims[1]));
+  made.groups = static_cast<std::size_t>(groups);
+  made.channels_last = channels_last;
+  made.scaled = scale >= 0;
+  made.shifted = shift >= 0;
+  made.epsilon = epsilon;
+  // Not as many as threads: the result must not depend on their number.
+  constexpr std::size_t kChunks = 16;
+  made.chunks = std::min(kChunks, made.pixels);
+  const int result = NewValue(desc(input), DType::kFloat32);
+  const Dims work_shape = {static_cast<Dims::value_type>(made.work())};
+  const int memory = NewValue(RowMajor(work_shape, DType::kFloat32), DType::kFloat32);
+  Arguments arguments = {{0, input}, {1, result}, {2, memory}};
+  if (made.scaled) arguments.emplace_back(3, PlainVector(scale));
+  if (made.shifted) arguments.emplace_back(4, PlainVector(shift));
+  AddKernel(std::move(arguments), GroupNormKernel(made));
+  return result;
+}
+
+int PlanBuilder::PRelu(int source, int slopes) {
+  const int input = CompactOf(source);
+  const Dims dims = shape(input);
+  const WorkScope work(*this, ElementwiseWork(dims));
+  Dims per_channel(dims.size(), 1);
+  if (dims.size() > 1) per_channel[1] = ElementCount(shape(slopes));
+  const int weights = Reshape(RowMajorOf(slopes), per_channel);
+  const dnnl::prelu_forward::primitive_desc pd(engine_, prop_kind::forward_inference, desc(input),
+                                               AnyLayout(per_channel), desc(input),
+                                               PlainAttributes());
+  const int result = NewValue(pd.dst_desc(), DType::kFloat32);
+  AddPrimitive(pd, {{DNNL_ARG_SRC, input},
+                    {DNNL_ARG_WEIGHTS, InLayout(weights, pd.weights_desc())},
+                    {DNNL_ARG_DST, result}});
   return result;
 }
 

@@ -118,6 +118,12 @@ class PlanBuilder {
   // Hidden units per block of a packed recurrence; 0 where the loop does not run.
   static int UnitBlock();
   int LayerNorm(int source, int scale, int shift, float epsilon);
+  // Over the last dimension; scale may be -1.
+  int RmsNorm(int source, int scale, float epsilon);
+  // Over the pixels and channels of each group; scale and shift may be -1.
+  int GroupNorm(int source, int scale, int shift, int groups, float epsilon);
+  // x where positive, else slopes * x; one slope, or one per channel (dimension 1).
+  int PRelu(int source, int slopes);
   int BatchNorm(int source, int mean, int variance, int scale, int shift, float epsilon);
   int Reduce(int source, const std::string& kind, std::vector<int> axes);
   int Concat(const std::vector<int>& sources, int axis);

@@ -48,6 +48,9 @@ UNARY_POST_OPS: dict[str, tuple[tuple[str, ...], str]] = {
     "sqrt": ((), "sqrt(y)"),
     "exp": ((), "exp(y)"),
     "square": ((), "y * y"),
+    "pow": (("exponent",), "y ** exponent"),
+    "log": ((), "log(y)"),
+    "softplus": (("beta",), "log(1 + exp(beta * y)) / beta"),
     "linear": (("a", "b"), "a * y + b"),
 }
 
@@ -119,6 +122,11 @@ FUSED_OPS: dict[str, OpSpec] = {
         {"epsilon": "float", "begin_norm_axis": "int"},
         "s = x + y (broadcasting); outputs: (layer_norm(s), s); scale and bias are flat, of the "
         "size of the normalised dimensions.",
+    ),
+    "fused_rms_norm": OpSpec(
+        ("x", "scale?"),
+        {"epsilon": "float"},
+        "x / sqrt(mean(x * x) + epsilon) * scale, the mean over the last dimension; scale is flat.",
     ),
     "recurrent": OpSpec(
         ("x", "w", "r", "b", "h0?", "c0?"),

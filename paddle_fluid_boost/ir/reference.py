@@ -212,6 +212,9 @@ _UNARY: dict[str, Any] = {
     "sqrt": paddle.sqrt,
     "exp": paddle.exp,
     "square": paddle.square,
+    "pow": paddle.pow,
+    "log": paddle.log,
+    "softplus": lambda y, beta: F.softplus(y, beta, threshold=60.0),
     "linear": lambda y, a, b: y * a + b,
 }
 
@@ -298,6 +301,12 @@ def _add_layer_norm(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None
     return [F.layer_norm(total, shape, scale, bias, node.attrs["epsilon"]), total]
 
 
+def _rms_norm(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+    x, scale = tensors[:2]
+    y = x * paddle.rsqrt((x * x).mean(-1, keepdim=True) + node.attrs["epsilon"])
+    return [y if scale is None else y * scale]
+
+
 def _elementwise(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
     return [apply_post_ops(tensors[0], node, tensors)]
 
@@ -323,6 +332,7 @@ _SPECIAL: dict[str, Any] = {
     "fused_matmul": _matmul,
     "attention": _attention,
     "add_layer_norm": _add_layer_norm,
+    "fused_rms_norm": _rms_norm,
     "recurrent": recurrent,
     "fused_elementwise": _elementwise,
     "reshape": _reshape,

@@ -15,8 +15,8 @@ from .base import PatternPass, PostOp, add_elementwise, broadcasts_to, is_float,
 
 _Attrs = dict[str, Any]
 
-#: Paddle's op -> the post-op for its attributes.
-_UNARY: dict[str, Callable[[_Attrs], PostOp]] = {
+#: Paddle's op -> the post-op, or post-ops, for its attributes.
+_UNARY: dict[str, Callable[[_Attrs], PostOp | list[PostOp]]] = {
     "relu": lambda a: ("relu",),
     "relu6": lambda a: ("clip", 0.0, 6.0),
     "clip": lambda a: ("clip", float(a["min"]), float(a["max"])),
@@ -34,12 +34,36 @@ _UNARY: dict[str, Callable[[_Attrs], PostOp]] = {
     "sqrt": lambda a: ("sqrt",),
     "exp": lambda a: ("exp",),
     "square": lambda a: ("square",),
+    "rsqrt": lambda a: [("sqrt",), ("pow", -1.0)],
+    "reciprocal": lambda a: ("pow", -1.0),
+    "pow": lambda a: _power(float(a["y"])),
+    "log": lambda a: ("log",),
+    "softplus": lambda a: ("softplus", a["beta"]),
+    "logsigmoid": lambda a: [("linear", -1.0, 0.0), ("softplus", 1.0), ("linear", -1.0, 0.0)],
+    "hardtanh": lambda a: ("clip", a["t_min"], a["t_max"]),
+    "selu": lambda a: [("elu", a["alpha"]), ("linear", a["scale"], 0.0)],
+    "celu": lambda a: [
+        ("linear", 1.0 / a["alpha"], 0.0),
+        ("elu", 1.0),
+        ("linear", a["alpha"], 0.0),
+    ],
     "scale": lambda a: (
         ("linear", float(a["scale"]), float(a["bias"]))
         if a["bias_after_scale"]
         else ("linear", float(a["scale"]), float(a["scale"]) * float(a["bias"]))
     ),
 }
+
+
+def _power(exponent: float) -> PostOp | list[PostOp]:
+    """Roots and squares are far quicker than powers."""
+    known: dict[float, PostOp | list[PostOp]] = {
+        2.0: ("square",),
+        0.5: ("sqrt",),
+        -0.5: [("sqrt",), ("pow", -1.0)],
+    }
+    return known.get(exponent, ("pow", exponent))
+
 
 _BINARY = {
     "add": "add",
@@ -51,7 +75,9 @@ _BINARY = {
 }
 _COMMUTES = ("add", "multiply", "maximum", "minimum")
 #: Attributes that must be plain numbers; Paddle allows tensors there.
-_NUMBERS = ("min", "max", "scale", "bias")
+_NUMBERS = ("min", "max", "scale", "bias", "y")
+#: Paddle's softplus is the identity from here on (times beta); above, no float32 can tell.
+_SOFTPLUS_THRESHOLD = 17.0
 
 
 class LowerElementwise(PatternPass):
@@ -74,6 +100,8 @@ class LowerElementwise(PatternPass):
         if node.op in _UNARY:
             known = [node.attrs.get(name, 0) for name in _NUMBERS]
             tensor = len(node.inputs) > 1 or not all(isinstance(n, (int, float)) for n in known)
+            if node.op == "softplus" and node.attrs["threshold"] < _SOFTPLUS_THRESHOLD:
+                return f"softplus that is cut off at {node.attrs['threshold']}"
             return f"a parameter of {node.op} is a tensor" if tensor else None
         return (
             None if _arrangement(node) else f"no operand of {node.op} has the shape of its result"
@@ -83,7 +111,9 @@ class LowerElementwise(PatternPass):
         """One node."""
         node = match.root
         if node.op in _UNARY:
-            new = add_elementwise(graph, node, match["x"], [_UNARY[node.op](node.attrs)])
+            made = _UNARY[node.op](node.attrs)
+            post_ops = made if isinstance(made, list) else [made]
+            new = add_elementwise(graph, node, match["x"], post_ops)
         else:
             arranged = _arrangement(node)
             assert arranged is not None

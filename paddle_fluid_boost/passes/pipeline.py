@@ -31,6 +31,7 @@ from .post_ops import FusePostOps
 from .products import AbsorbTransposes, LowerProducts
 from .qkv import MergeProjections
 from .recurrent import LowerRecurrent
+from .rms_norm import RecogniseRmsNorm
 from .scalars import UnifyScalarArithmetic
 from .slices import MoveSlices, SplitUnbind
 from .transposes import SimplifyTransposes
@@ -53,6 +54,7 @@ PASSES: tuple[Pass, ...] = (
     RemoveIdentities(),
     RecogniseActivations(),
     RecogniseLayerNorm(),
+    RecogniseRmsNorm(),
     # fusions on Paddle's ops
     FuseAttention(),
     # lowering and fusion into products

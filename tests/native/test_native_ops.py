@@ -145,6 +145,36 @@ NATIVE: dict[str, Callable[[], tuple[Any, ...]]] = {
     "log softmax": _unary(F.log_softmax),
     "layer norm": _with_weights(lambda x, g, b: F.layer_norm(x, 16, g, b), [4, 10, 16], [16], [16]),
     "layer norm two axes": _unary(lambda x: F.layer_norm(x, [5, 7])),
+    "rms norm": _with_weights(
+        lambda x, g: x * paddle.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * g, [4, 10, 50], [50]
+    ),
+    "rms norm without scale": _unary(
+        lambda x: x / paddle.sqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
+    ),
+    "group norm": _with_weights(
+        lambda x, g, b: F.group_norm(x, 4, 1e-5, g, b), [2, 16, 9, 11], [16], [16]
+    ),
+    "group norm of a convolution": _with_weights(
+        lambda x, w, g: F.silu(F.group_norm(F.conv2d(x, w), 4, 1e-5, g)),
+        [2, 16, 9, 11],
+        [24, 16, 3, 3],
+        [24],
+    ),
+    "group norm plain": _unary(lambda x: F.group_norm(x * 3 + 2, 2, 1e-5)),
+    "instance norm": _with_weights(
+        lambda x, g, b: F.instance_norm(x, weight=g, bias=b), [2, 16, 9, 11], [16], [16]
+    ),
+    "prelu": _with_weights(F.prelu, [2, 16, 5, 7], [16]),
+    "prelu one slope": _with_weights(F.prelu, [2, 16, 5, 7], [1]),
+    "prelu of a convolution": _with_weights(
+        lambda x, w, s: F.prelu(F.conv2d(x, w), s), [2, 16, 9, 9], [24, 16, 3, 3], [24]
+    ),
+    "swiglu": _unary(F.swiglu, (2, 10, 32)),
+    "swiglu of two": _pair(F.swiglu, [2, 10, 32], [2, 10, 32]),
+    "pixel shuffle": _unary(lambda x: F.pixel_shuffle(x, 2)),
+    "pixel shuffle of a convolution": _with_weights(
+        lambda x, w: F.relu(F.pixel_shuffle(F.conv2d(x, w), 2)), [2, 16, 9, 9], [24, 16, 3, 3]
+    ),
     "add layer norm": _pair(lambda a, b: F.layer_norm(a + b, 16) + a, [4, 10, 16], [4, 10, 16]),
     "relu": _unary(F.relu),
     "leaky relu": _unary(lambda x: F.leaky_relu(x, 0.1)),
@@ -165,6 +195,23 @@ NATIVE: dict[str, Callable[[], tuple[Any, ...]]] = {
                 paddle.abs,
             )
         ]
+    ),
+    "more functions": _unary(
+        lambda x: [
+            paddle.rsqrt(x.abs() + 0.1),
+            paddle.reciprocal(x.abs() + 0.1),
+            paddle.pow(x.abs(), 1.7),
+            paddle.pow(x, 2.0),
+            paddle.log(x.abs() + 0.1),
+            F.softplus(x),
+            F.log_sigmoid(x),
+            F.hardtanh(x),
+            F.selu(x),
+            F.celu(x, 1.5),
+        ]
+    ),
+    "roots and logarithms as they are": _unary(
+        lambda x: [f(x) for f in (paddle.rsqrt, paddle.log, paddle.reciprocal, F.softplus)]
     ),
     "scale": _unary(lambda x: x * 2.5 - 1),
     "binary": _pair(
@@ -281,6 +328,12 @@ NON_FINITE = {
     "linear": (np.nan, np.inf),
     "layer norm": (np.nan,),
     "activations": (np.nan, np.inf, -np.inf),
+    "more functions": (np.nan, np.inf),
+    "roots and logarithms as they are": (np.nan, np.inf, 0.0),
+    "rms norm": (np.nan, np.inf),
+    "group norm": (np.nan,),
+    "prelu": (np.nan, np.inf, -np.inf),
+    "swiglu": (np.nan,),
     "max pool": (np.inf, -np.inf),
     "softmax": (-np.inf,),
     "binary": (np.nan, np.inf, -np.inf),

@@ -55,6 +55,17 @@ UNARY = {
     "abs": paddle.abs,
     "exp": paddle.exp,
     "square": paddle.square,
+    "rsqrt": lambda x: paddle.rsqrt(x.abs() + 0.1),
+    "reciprocal": lambda x: paddle.reciprocal(x.abs() + 0.1),
+    "pow": lambda x: paddle.pow(x.abs(), 1.7),
+    "pow_square": lambda x: paddle.pow(x, 2.0),
+    "pow_inverse_root": lambda x: paddle.pow(x.abs() + 0.1, -0.5),
+    "log": lambda x: paddle.log(x.abs() + 0.1),
+    "softplus": lambda x: F.softplus(x, 2.0),
+    "log_sigmoid": F.log_sigmoid,
+    "hardtanh": lambda x: F.hardtanh(x, -0.5, 0.7),
+    "selu": F.selu,
+    "celu": lambda x: F.celu(x, 1.5),
     "scale": lambda x: paddle.scale(x, 2.0, 1.0),
     "scale_after": lambda x: paddle.scale(x, 2.0, 1.0, bias_after_scale=False),
 }
@@ -63,8 +74,14 @@ UNARY = {
 @pytest.mark.parametrize("name", UNARY)
 def test_activation_is_a_post_op(name):
     outcome = after_passes(UNARY[name], [X * 2], [LowerElementwise()])
-    assert outcome.ops == ["fused_elementwise"] and outcome.error < 1e-6
+    assert set(outcome.ops) == {"fused_elementwise"} and outcome.error < 1e-6
     assert_golden(outcome, f"lower_elementwise_{name}")
+
+
+def test_refuses_softplus_that_is_cut_off_early():
+    outcome = after_passes(lambda x: F.softplus(x, 1.0, 5.0), [X], [LowerElementwise()])
+    assert outcome.ops == ["softplus"]
+    assert outcome.record.refused == ["softplus that is cut off at 5.0"]
 
 
 def test_binary_ops_are_post_ops():

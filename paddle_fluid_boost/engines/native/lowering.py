@@ -48,6 +48,9 @@ _UNARY: dict[str, Callable[..., PostOp]] = {
     "sqrt": lambda: ("sqrt", 0.0, 0.0, -1),
     "exp": lambda: ("exp", 0.0, 0.0, -1),
     "square": lambda: ("square", 0.0, 0.0, -1),
+    "pow": lambda exponent: ("pow", 1.0, exponent, -1),
+    "log": lambda: ("log", 0.0, 0.0, -1),
+    "softplus": lambda beta: ("soft_relu", beta, 0.0, -1),
     "linear": lambda a, b: ("linear", a, b, -1),
 }
 

@@ -102,6 +102,12 @@ def add_layer_norm(low: Lowering, node: Node) -> list[int]:
     return [normal, total]
 
 
+@lowers("fused_rms_norm")
+def rms_norm(low: Lowering, node: Node) -> int:
+    x, scale = node.inputs[:2]
+    return int(low.builder.rms_norm(low.float(x), low.optional(scale), node.attrs["epsilon"]))
+
+
 def layer_norm_of(
     low: Lowering,
     made: int,

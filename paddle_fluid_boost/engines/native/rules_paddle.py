@@ -51,6 +51,49 @@ def batch_norm(low: Lowering, node: Node) -> int:
     )
 
 
+@lowers("group_norm", "instance_norm")
+def group_norm(low: Lowering, node: Node) -> int:
+    """Instance norm is group norm with as many groups as channels."""
+    x, scale, bias = node.inputs[:3]
+    made = low.float(x)
+    assert x is not None
+    if node.attrs.get("data_format", "NCHW") not in ("NCHW", "NCL", "NCDHW"):
+        raise NotNative("channels last")
+    if len(x.shape) < 3:
+        raise NotNative("no pixels to normalise over")
+    if any(low.is_used(value) for value in node.outputs[1:]):
+        raise NotNative("the statistics are read")
+    groups = node.attrs.get("groups", x.shape[1])
+    scales = low.optional(scale), low.optional(bias)
+    return int(low.builder.group_norm(made, *scales, groups, node.attrs["epsilon"]))
+
+
+@lowers("prelu")
+def prelu(low: Lowering, node: Node) -> int:
+    x, slopes = node.inputs[:2]
+    assert slopes is not None
+    if node.attrs["data_format"] != "NCHW" or node.attrs["mode"] not in ("all", "channel"):
+        raise NotNative(f"{node.attrs['mode']} slopes, {node.attrs['data_format']}")
+    return int(low.builder.prelu(low.float(x), low.float(slopes)))
+
+
+@lowers("swiglu")
+def swiglu(low: Lowering, node: Node) -> int:
+    """silu(x) * y; without y, x holds both side by side."""
+    x, y = node.inputs[:2]
+    gate = low.float(x)
+    if y is None:
+        shape, begin = shape_of(node.output), [0] * len(node.output.shape)
+        steps = [1] * len(shape)
+        whole, gate = gate, low.builder.slice(gate, begin, shape, steps)
+        begin[-1] = shape[-1]
+        other = low.builder.slice(whole, begin, shape, steps)
+    else:
+        other = low.float(y)
+    gated = low.builder.eltwise(gate, [("swish", 1.0, 0.0, -1)])
+    return int(low.builder.binary("mul", gated, other, shape_of(node.output), []))
+
+
 @lowers("mean", "sum", "max", "min")
 def reduce(low: Lowering, node: Node) -> int:
     x = node.inputs[0]

@@ -86,3 +86,16 @@ def unbind(low: Lowering, node: Node) -> list[int]:
 @lowers("expand")
 def expand(low: Lowering, node: Node) -> int:
     return int(low.builder.expand(low.id(node.inputs[0]), shape_of(node.output)))
+
+
+@lowers("pixel_shuffle")
+def pixel_shuffle(low: Lowering, node: Node) -> int:
+    """[N, C f f, H, W] to [N, C, H f, W f]."""
+    if node.attrs["data_format"] != "NCHW":
+        raise NotNative("channels last")
+    batch, channels, height, width = shape_of(node.output)
+    f = node.attrs["upscale_factor"]
+    parts = [batch, channels, f, f, height // f, width // f]
+    split = low.builder.reshape(low.id(node.inputs[0]), parts)
+    moved = low.builder.permute(split, [0, 1, 4, 2, 5, 3])
+    return int(low.builder.reshape(moved, [batch, channels, height, width]))
