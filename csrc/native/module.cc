@@ -248,6 +248,13 @@ PYBIND11_MODULE(_native, module) {
     const dnnl_version_t* version = dnnl_version();
     return std::make_tuple(version->major, version->minor, version->patch);
   });
+  module.def("primitive_cache_capacity", [] {
+    int capacity = 0;
+    dnnl_get_primitive_cache_capacity(&capacity);
+    return capacity;
+  });
+  module.def("set_primitive_cache_capacity",
+             [](int capacity) { dnnl_set_primitive_cache_capacity(capacity); });
   module.def("openmp_runtime", &pfb::OpenMPRuntime);
   module.def("max_threads", &pfb::MaxThreads);
   module.def("set_max_threads", &pfb::SetMaxThreads);

@@ -5,10 +5,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import os
 from collections.abc import Iterator
 from typing import Any
 
 from ...errors import EngineError
+
+#: Primitives that oneDNN keeps beside those in use, a few hundred KiB of code each.  Its own
+#: default is 1024: with ever new shapes the memory of plans long gone would grow for as many.
+_SPARE_PRIMITIVES = 128
+#: Users who set one of these know what they want.
+_CAPACITY_VARIABLES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "DNNL_PRIMITIVE_CACHE_CAPACITY")
 
 #: Versions of oneDNN whose C interface the extension was built and tested against.
 _OLDEST, _NEWEST = (3, 2), (3, 99)
@@ -35,7 +42,16 @@ def missing() -> str | None:
         return (
             f"oneDNN {'.'.join(map(str, version))} is loaded; the native engine needs 3.2 or later"
         )
+    _limit_primitive_cache(module)
     return None
+
+
+def _limit_primitive_cache(native: Any) -> None:
+    """The plans hold the primitives they use; the cache of the process only keeps those that nobody
+    uses any more."""
+    if not any(name in os.environ for name in _CAPACITY_VARIABLES):
+        kept = min(native.primitive_cache_capacity(), _SPARE_PRIMITIVES)
+        native.set_primitive_cache_capacity(kept)
 
 
 def module() -> Any:
