@@ -79,6 +79,17 @@ FUSED_OPS: dict[str, OpSpec] = {
         "Cross-correlation of x [N, C, H, W] with w [O, C/groups, kh, kw], plus b [O].  The "
         "window that starts bottom-most may leave padding rows unread: the output shape rules.",
     ),
+    "fused_conv3d": OpSpec(
+        ("x", "w", "b?", "*"),
+        {
+            "strides": "[d, h, w]",
+            "paddings": "[front, back, top, bottom, left, right]",
+            "dilations": "[d, h, w]",
+            "groups": "int",
+            "post_ops": _POST_OPS,
+        },
+        "As fused_conv2d, of x [N, C, D, H, W] with w [O, C/groups, kd, kh, kw].",
+    ),
     "fused_conv2d_transpose": OpSpec(
         ("x", "w", "b?", "*"),
         {
@@ -149,6 +160,16 @@ FUSED_OPS: dict[str, OpSpec] = {
         },
         "Pooling of x [N, C, H, W]; global and evenly dividing adaptive pooling included.",
     ),
+    "fused_pool3d": OpSpec(
+        ("x",),
+        {
+            "mode": "as fused_pool2d",
+            "kernel": "[d, h, w]",
+            "strides": "[d, h, w]",
+            "paddings": "[front, back, top, bottom, left, right], as fused_pool2d",
+        },
+        "Pooling of x [N, C, D, H, W].",
+    ),
     "fused_elementwise": OpSpec(
         ("x", "*"),
         {"post_ops": "list of post-op tuples, not empty"},
@@ -166,6 +187,7 @@ FUSED_OPS: dict[str, OpSpec] = {
 #: Ops that take ``post_ops``.
 TAKES_POST_OPS = (
     "fused_conv2d",
+    "fused_conv3d",
     "fused_conv2d_transpose",
     "linear",
     "fused_matmul",

@@ -228,10 +228,11 @@ _BINARY: dict[str, Any] = {
 }
 
 
-def _conv2d(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+def _convolution(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
     x, w, b = tensors[:3]
     a = node.attrs
-    y = F.conv2d(x, w, b, a["strides"], a["paddings"], a["dilations"], a["groups"])
+    convolve = F.conv3d if node.op == "fused_conv3d" else F.conv2d
+    y = convolve(x, w, b, a["strides"], a["paddings"], a["dilations"], a["groups"])
     return [apply_post_ops(y, node, tensors)]
 
 
@@ -239,31 +240,35 @@ def _conv2d_transpose(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | No
     x, w, b = tensors[:3]
     a = node.attrs
     y = F.conv2d_transpose(x, w, None, a["strides"], 0, groups=a["groups"], dilation=a["dilations"])
-    y = _pad2d(y, [-side for side in a["paddings"]], 0.0)
+    y = _pad(y, [-side for side in a["paddings"]], 0.0)
     if b is not None:
         y = y + b.reshape([1, -1, 1, 1])
     return [apply_post_ops(y, node, tensors)]
 
 
-def _pad2d(x: Tensor, sides: Sequence[int], value: float) -> Tensor:
-    """``x`` [N, C, H, W] with top, bottom, left, right added; negative sides are cut off."""
-    top, bottom, left, right = sides
-    height, width = x.shape[2:]
-    x = x[:, :, max(-top, 0) : height + min(bottom, 0), max(-left, 0) : width + min(right, 0)]
-    added = [max(left, 0), max(right, 0), max(top, 0), max(bottom, 0)]
-    return F.pad(x, added, value=value) if any(added) else x
+def _pad(x: Tensor, sides: Sequence[int], value: float) -> Tensor:
+    """``x`` [N, C, ...] with two sides per axis added; negative sides are cut off."""
+    pairs = list(zip(sides[::2], sides[1::2]))
+    for axis, (begin, end) in enumerate(pairs, start=2):
+        x = x.slice([axis], [max(-begin, 0)], [x.shape[axis] + min(end, 0)])
+    added = [max(side, 0) for pair in reversed(pairs) for side in pair]
+    layout = "NCDHW" if len(pairs) == 3 else "NCHW"
+    return F.pad(x, added, value=value, data_format=layout) if any(added) else x
 
 
-def _pool2d(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+def _pool(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
     x = tensors[0]
     a = node.attrs
     kernel, strides, paddings = a["kernel"], a["strides"], a["paddings"]
+    volume = len(kernel) == 3
     if a["mode"] == "max":
-        return [F.max_pool2d(_pad2d(x, paddings, -math.inf), kernel, strides)]
-    y = F.avg_pool2d(_pad2d(x, paddings, 0.0), kernel, strides)
+        pool = F.max_pool3d if volume else F.max_pool2d
+        return [pool(_pad(x, paddings, -math.inf), kernel, strides)]
+    pool = F.avg_pool3d if volume else F.avg_pool2d
+    y = pool(_pad(x, paddings, 0.0), kernel, strides)
     if a["mode"] == "avg":
-        inside = _pad2d(paddle.ones([1, 1, *x.shape[2:]], x.dtype), paddings, 0.0)
-        y = y / F.avg_pool2d(inside, kernel, strides)
+        inside = _pad(paddle.ones([1, 1, *x.shape[2:]], x.dtype), paddings, 0.0)
+        y = y / pool(inside, kernel, strides)
     return [y]
 
 
@@ -325,9 +330,11 @@ _SPECIAL: dict[str, Any] = {
     "gelu": _gelu,
     "if": _if,
     "while": _while,
-    "fused_conv2d": _conv2d,
+    "fused_conv2d": _convolution,
+    "fused_conv3d": _convolution,
     "fused_conv2d_transpose": _conv2d_transpose,
-    "fused_pool2d": _pool2d,
+    "fused_pool2d": _pool,
+    "fused_pool3d": _pool,
     "linear": _linear,
     "fused_matmul": _matmul,
     "attention": _attention,

@@ -1,8 +1,9 @@
 """Convolutions in one form, with all padding resolved.
 
 ``conv2d``, ``depthwise_conv2d`` and their transposes become ``fused_conv2d`` and
-``fused_conv2d_transpose`` with four explicit paddings: ``SAME`` pads so that the output has
-ceil(in / stride) rows, the extra one at the bottom, and ignores dilation, as Paddle does.
+``fused_conv2d_transpose`` with four explicit paddings, ``conv3d`` becomes ``fused_conv3d`` with
+six: ``SAME`` pads so that the output has ceil(in / stride) rows, the extra one at the bottom, and
+ignores dilation, as Paddle does.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ..ir.graph import Graph, Node, Value
 from ..ir.pattern import Match, op, value
 from .base import PatternPass, is_float, is_static, replace
 
-_CONVOLUTIONS = "conv2d|depthwise_conv2d"
+_CONVOLUTIONS = "conv2d|depthwise_conv2d|conv3d"
 _TRANSPOSED = "conv2d_transpose|depthwise_conv2d_transpose"
 
 
@@ -25,17 +26,20 @@ def resolve_paddings(
     kernel: Sequence[int],
     strides: Sequence[int],
 ) -> list[int]:
-    """[top, bottom, left, right] for Paddle's padding attributes; image and kernel are [h, w]."""
+    """Two sides per axis for Paddle's padding attributes: [top, bottom, left, right] of an image.
+
+    image, kernel, strides: one number per axis, [h, w] or [d, h, w].
+    """
     if algorithm == "VALID":
-        return [0, 0, 0, 0]
+        return [0] * (2 * len(image))
     if algorithm == "SAME":
         sides: list[int] = []
         for size, window, stride in zip(image, kernel, strides):
             total = max((-(-size // stride) - 1) * stride + window - size, 0)
             sides += [total // 2, total - total // 2]
         return sides
-    if len(paddings) == 2:
-        return [paddings[0], paddings[0], paddings[1], paddings[1]]
+    if len(paddings) == len(image):
+        return [side for side in paddings for _ in (0, 1)]
     return list(paddings)
 
 
@@ -48,7 +52,7 @@ class LowerConvolution(PatternPass):
     def check(self, graph: Graph, match: Match) -> str | None:
         """Refuses channels-last layouts, integers and shapes that depend on data."""
         node, x = match.root, match["x"]
-        if node.attrs["data_format"] != "NCHW":
+        if node.attrs["data_format"] not in ("NCHW", "NCDHW"):
             return f"{node.op} in layout {node.attrs['data_format']}"
         if not is_float(x) or not is_static(x) or not is_static(node.output):
             return f"{node.op} on {x!r}"
@@ -63,7 +67,7 @@ class LowerConvolution(PatternPass):
         node, x, w = match.root, match["x"], match["w"]
         transposed = "transpose" in node.op
         strides, same = list(node.attrs["strides"]), node.attrs["padding_algorithm"] == "SAME"
-        dilations = [1, 1] if same else list(node.attrs["dilations"])
+        dilations = [1] * len(strides) if same else list(node.attrs["dilations"])
         paddings = resolve_paddings(
             node.attrs["padding_algorithm"],
             node.attrs["paddings"],
@@ -81,7 +85,7 @@ class LowerConvolution(PatternPass):
             "post_ops": [],
         }
         new = graph.add(
-            "fused_conv2d_transpose" if transposed else "fused_conv2d",
+            _fused_name(node),
             [x, w, None],
             attrs,
             shape=node.output.shape,
@@ -89,6 +93,12 @@ class LowerConvolution(PatternPass):
             before=node,
         )
         replace(graph, match, new)
+
+
+def _fused_name(node: Node) -> str:
+    if node.op == "conv3d":
+        return "fused_conv3d"
+    return "fused_conv2d_transpose" if "transpose" in node.op else "fused_conv2d"
 
 
 def _transposed_paddings(

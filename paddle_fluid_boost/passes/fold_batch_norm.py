@@ -2,8 +2,8 @@
 
 With y = s * z + t per output channel (see ``batch_norm``) and z = conv(x, w) + b:
 y = conv(x, s * w) + (s * b + t).  s runs along the output channels of w: dimension 0 of a
-convolution's [O, C/g, h, w], dimension 1 of a linear's [K, N], and the O/g output channels of each
-group of a transposed convolution's [C, O/g, h, w].
+convolution's [O, C/g, (d,) h, w], dimension 1 of a linear's [K, N], and the O/g output channels of
+each group of a transposed convolution's [C, O/g, h, w].
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from . import batch_norm
 from .base import PatternPass, replace
 
 _PRODUCER = op(
-    "fused_conv2d|fused_conv2d_transpose|linear",
+    "fused_conv2d|fused_conv3d|fused_conv2d_transpose|linear",
     value("x"),
     constant("w"),
     optional("b"),
@@ -30,8 +30,8 @@ def scale_outputs(op_name: str, w: np.ndarray, s: np.ndarray, groups: int) -> np
     """``w`` with the weights of output channel o multiplied by s[o]."""
     if op_name == "linear":
         return w * s
-    if op_name == "fused_conv2d":
-        return w * s.reshape(-1, 1, 1, 1)
+    if op_name in ("fused_conv2d", "fused_conv3d"):
+        return w * s.reshape(-1, *[1] * (w.ndim - 1))
     inputs, outputs = w.shape[:2]
     grouped = w.reshape(groups, inputs // groups, outputs, *w.shape[2:])
     return (grouped * s.reshape(groups, 1, outputs, 1, 1)).reshape(w.shape)

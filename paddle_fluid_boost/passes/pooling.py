@@ -20,19 +20,19 @@ class LowerPooling(PatternPass):
     """See the module."""
 
     name = "lower_pooling"
-    patterns: ClassVar = (op("pool2d", value("x")), op("mean", value("x")))
+    patterns: ClassVar = (op("pool2d|pool3d", value("x")), op("mean", value("x")))
 
     def check(self, graph: Graph, match: Match) -> str | None:
         """Refuses what has no single window, and layouts other than NCHW."""
         node, x = match.root, match["x"]
         if node.op == "mean":
             return _mean_refusal(node)
-        if node.attrs["data_format"] != "NCHW":
-            return f"pool2d in layout {node.attrs['data_format']}"
+        if node.attrs["data_format"] not in ("NCHW", "NCDHW"):
+            return f"{node.op} in layout {node.attrs['data_format']}"
         if not is_float(x) or not is_static(x) or not is_static(node.output) or 0 in x.shape:
-            return f"pool2d on {x!r}"
+            return f"{node.op} on {x!r}"
         if not isinstance(node.attrs.get("kernel_size"), list):
-            return "the window of pool2d is a tensor"
+            return f"the window of {node.op} is a tensor"
         if node.attrs["adaptive"] and not _divides(node):
             return "adaptive pooling with windows of different sizes"
         if _mode(node) == "avg_padded" and node.attrs["ceil_mode"]:
@@ -46,7 +46,7 @@ class LowerPooling(PatternPass):
         """
         node, x = match.root, match["x"]
         kernel, strides, paddings = _geometry(node)
-        if kernel == [1, 1] and node.output.shape == x.shape and not any(paddings):
+        if set(kernel) == {1} and node.output.shape == x.shape and not any(paddings):
             replace(graph, match, x)
             return
         attrs = {
@@ -57,7 +57,8 @@ class LowerPooling(PatternPass):
         }
         output = node.output
         shape = (*x.shape[:2], 1, 1) if node.op == "mean" else output.shape
-        new = graph.add("fused_pool2d", [x], attrs, shape=shape, dtype=x.dtype, before=node)
+        name = "fused_pool3d" if node.op == "pool3d" else "fused_pool2d"
+        new = graph.add(name, [x], attrs, shape=shape, dtype=x.dtype, before=node)
         if new.shape != output.shape:
             attrs = {"shape": list(output.shape)}
             new = graph.add("reshape", [new], attrs, shape=output.shape, dtype=x.dtype, before=node)
@@ -91,17 +92,17 @@ def _geometry(node: Node) -> tuple[list[int], list[int], list[int]]:
     assert x is not None
     image, made = list(x.shape[2:]), node.output.shape[2:]
     if node.op == "mean" or node.attrs["global_pooling"]:
-        return image, [1, 1], [0, 0, 0, 0]
+        return image, [1] * len(image), [0] * (2 * len(image))
     if node.attrs["adaptive"]:
         window = [size // count for size, count in zip(image, made)]
-        return window, list(window), [0, 0, 0, 0]
+        return window, list(window), [0] * (2 * len(window))
     kernel, strides = list(node.attrs["kernel_size"]), list(node.attrs["strides"])
     if len(kernel) == 1:
-        kernel = kernel * 2
+        kernel = kernel * len(image)
     sides = resolve_paddings(
         node.attrs["padding_algorithm"], node.attrs["paddings"], image, kernel, strides
     )
-    for axis in (0, 1):
+    for axis in range(len(image)):
         read = (made[axis] - 1) * strides[axis] + kernel[axis]
         sides[2 * axis + 1] = read - image[axis] - sides[2 * axis]
     return kernel, strides, sides

@@ -20,7 +20,9 @@ from ..ir.pattern import Match, op, value
 from .base import PatternPass, PostOp, replace
 
 _PRODUCTS = op(
-    "fused_conv2d|fused_conv2d_transpose|linear|fused_matmul", value("z"), name="producer"
+    "fused_conv2d|fused_conv3d|fused_conv2d_transpose|linear|fused_matmul",
+    value("z"),
+    name="producer",
 )
 _POINTWISE = op("fused_elementwise", value("z"), name="producer")
 #: A node with more than this many post-ops is slower than two nodes in every engine we know.

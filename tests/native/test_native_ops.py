@@ -116,6 +116,23 @@ NATIVE: dict[str, Callable[[], tuple[Any, ...]]] = {
         [16, 3, 2, 2],
         [12],
     ),
+    "conv 3d": _with_weights(
+        lambda x, w, b: F.relu(F.conv3d(x, w, b, [1, 2, 1], [0, 1, 1])),
+        [2, 8, 5, 6, 7],
+        [16, 8, 3, 3, 3],
+        [16],
+    ),
+    "conv 3d residual": _with_weights(
+        lambda x, w: F.relu(F.conv3d(F.relu(x), w, padding=1) + F.relu(x)),
+        [1, 16, 4, 6, 7],
+        [16, 16, 3, 3, 3],
+    ),
+    "conv 3d grouped": _with_weights(
+        lambda x, w: F.conv3d(x, w, groups=4, dilation=[1, 2, 1]), [2, 8, 5, 6, 7], [16, 2, 2, 2, 2]
+    ),
+    "max pool 3d": _unary(lambda x: F.max_pool3d(x, 2, 2, ceil_mode=True), (2, 8, 4, 5, 6)),
+    "avg pool 3d": _unary(lambda x: F.avg_pool3d(x, 3, 2, 1), (2, 8, 4, 5, 6)),
+    "global pool 3d": _unary(lambda x: F.adaptive_avg_pool3d(x, 1), (2, 8, 4, 5, 6)),
     "max pool": _unary(lambda x: F.max_pool2d(x, 3, 2, 1), (2, 16, 11, 13)),
     "max pool ceil": _unary(lambda x: F.max_pool2d(x, 2, 2, ceil_mode=True), (2, 16, 11, 13)),
     "avg pool": _unary(lambda x: F.avg_pool2d(x, 3, 2, 1), (2, 16, 11, 13)),

@@ -45,6 +45,17 @@ def test_what_follows_is_applied_in_the_same_step(tile: int) -> None:
     assert set(implementations) <= {f"winograd:{tile}", "jit:uni", "jit:blk"}
 
 
+@pytest.mark.parametrize("activate", [F.silu, F.hardswish, F.relu6, F.sigmoid, F.hardsigmoid])
+def test_activations_are_applied_in_the_same_step(activate: Any) -> None:
+    w, b = paddle.randn([32, 32, 3, 3]) * 0.1, paddle.randn([32])
+    x = paddle.randn([1, 32, 14, 14])
+    executable = nm.check(
+        lambda t: activate(F.conv2d(t, w, b, padding=1)), x, layout="nhwc", algorithm="winograd4"
+    )
+    assert _implementations(executable, x).count("winograd:4") == 1
+    assert len(_implementations(executable, x)) <= 3  # reorders around it
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_any_number_of_threads(threads: int) -> None:
     w = paddle.randn([64, 64, 3, 3]) * 0.1

@@ -63,6 +63,52 @@ def test_convolution_in_one_form(name):
     assert_golden(outcome, f"lower_convolution_{name}")
 
 
+VOLUME = random_input(2, 4, 5, 6, 7)
+VOLUMES = {
+    "plain": lambda: nn.Conv3D(4, 6, 3, bias_attr=False),
+    "strided_padded": lambda: nn.Conv3D(4, 6, 3, [1, 2, 1], [0, 1, 2], bias_attr=False),
+    "same": lambda: nn.Conv3D(4, 6, [2, 3, 4], 2, "SAME", bias_attr=False),
+    "grouped_dilated": lambda: nn.Conv3D(4, 6, 2, 1, 0, [1, 2, 1], groups=2, bias_attr=False),
+}
+
+
+@pytest.mark.parametrize("name", VOLUMES)
+def test_convolution_of_volumes_in_one_form(name):
+    outcome = after_passes(made(VOLUMES[name]), [VOLUME], CONV)
+    assert outcome.ops == ["fused_conv3d"] and outcome.error < 1e-6
+    assert_golden(outcome, f"lower_convolution_3d_{name}")
+
+
+def test_bias_batch_norm_and_activation_fold_into_a_convolution_of_volumes():
+    layer = made(lambda: nn.Sequential(nn.Conv3D(4, 6, 3), nn.BatchNorm3D(6), nn.ReLU()))
+    passes = [*CONV, FoldBias(), FoldBatchNorm(), LowerElementwise(), FusePostOps()]
+    outcome = after_passes(layer, [VOLUME], passes)
+    assert outcome.ops == ["fused_conv3d"] and outcome.error < 2e-6
+    assert_golden(outcome, "fold_batch_norm_3d")
+
+
+def test_transposed_convolution_of_volumes_stays():
+    layer = made(lambda: nn.Conv3DTranspose(4, 6, 3, bias_attr=False))
+    outcome = after_passes(layer, [VOLUME], CONV)
+    assert outcome.ops == ["conv3d_transpose"] and outcome.record.fired == 0
+
+
+VOLUME_POOLINGS = {
+    "max_ceil": lambda x: F.max_pool3d(x, 2, 2, ceil_mode=True),
+    "average": lambda x: F.avg_pool3d(x, 3, 2, 1),
+    "average_padded": lambda x: F.avg_pool3d(x, 3, 2, 1, exclusive=False),
+    "adaptive": lambda x: F.adaptive_avg_pool3d(x, [5, 3, 1]),
+    "global": lambda x: F.adaptive_avg_pool3d(x, 1),
+}
+
+
+@pytest.mark.parametrize("name", VOLUME_POOLINGS)
+def test_pooling_of_volumes_in_one_form(name):
+    outcome = after_passes(VOLUME_POOLINGS[name], [VOLUME], [LowerPooling()])
+    assert outcome.ops[0] == "fused_pool3d" and outcome.error < 1e-6
+    assert_golden(outcome, f"lower_pooling_3d_{name}")
+
+
 def test_convolution_with_channels_last_is_refused():
     layer = made(lambda: nn.Conv2D(10, 6, 3, bias_attr=False, data_format="NHWC"))
     outcome = after_passes(layer, [IMAGE], CONV)

@@ -47,7 +47,7 @@ class NativeEngine:
     def candidates(self, captured: CapturedProgram) -> list[dict[str, Any]]:
         """Channels-last and oneDNN's own choice of layout; only one without convolutions."""
         threads = options.threads or usable_cores()
-        has_convolution = any("conv2d" in name for name in captured.op_names)
+        has_convolution = any("conv" in name for name in captured.op_names)
         layouts = _LAYOUTS if has_convolution else ("any",)
         return [{"threads": threads, "layout": layout} for layout in layouts]
 

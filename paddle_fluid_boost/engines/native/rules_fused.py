@@ -13,10 +13,10 @@ def _required(value: Value | None) -> Value:
     return value
 
 
-@lowers("fused_conv2d")
-def conv2d(low: Lowering, node: Node) -> int:
+@lowers("fused_conv2d", "fused_conv3d")
+def convolution(low: Lowering, node: Node) -> int:
     x, w, b = node.inputs[:3]
-    top, bottom, left, right = node.attrs["paddings"]
+    paddings = node.attrs["paddings"]
     return int(
         low.builder.convolution(
             low.float(x),
@@ -24,8 +24,8 @@ def conv2d(low: Lowering, node: Node) -> int:
             low.optional(b),
             node.attrs["strides"],
             node.attrs["dilations"],
-            [top, left],
-            [bottom, right],
+            paddings[::2],
+            paddings[1::2],
             node.attrs["groups"],
             low.post_ops(node, node.output.shape),
         )
@@ -51,9 +51,8 @@ def conv2d_transpose(low: Lowering, node: Node) -> int:
     )
 
 
-@lowers("fused_pool2d")
-def pool2d(low: Lowering, node: Node) -> int:
-    top, _, left, _ = node.attrs["paddings"]
+@lowers("fused_pool2d", "fused_pool3d")
+def pool(low: Lowering, node: Node) -> int:
     kind = {"max": "max", "avg": "avg", "avg_padded": "avg_with_padding"}[node.attrs["mode"]]
     return int(
         low.builder.pool(
@@ -61,7 +60,7 @@ def pool2d(low: Lowering, node: Node) -> int:
             kind,
             node.attrs["kernel"],
             node.attrs["strides"],
-            [top, left],
+            node.attrs["paddings"][::2],
             shape_of(node.output),
         )
     )
