@@ -28,13 +28,10 @@ int PosixMemalign(void** result, std::size_t align, std::size_t bytes) {
     requested_bytes.fetch_add(bytes, std::memory_order_relaxed);
     if (on.load(std::memory_order_acquire)) {
       const int error = errno;
-      const std::uint32_t before = pfb_pool_set_tag(tag);
-      if (before != 0) pfb_pool_set_tag(before);  // the caller's own says more
       // The caller asks for a page, but needs what vector code needs: 64 bytes.  Small tensors that
       // all start at the same place of a page would get in each other's way in the processor's
       // caches, and each would fill a page.
-      void* block = pfb_pool_allocate(pool.load(std::memory_order_relaxed), bytes, 64);
-      pfb_pool_set_tag(before);
+      void* block = pfb_pool_allocate_for(pool.load(std::memory_order_relaxed), bytes, 64, tag);
       errno = error;
       if (block != nullptr) {
         served.fetch_add(1, std::memory_order_relaxed);

@@ -25,6 +25,14 @@ void* pfb_pool_allocate(pfb_pool* pool, size_t bytes, size_t alignment) {
   return Unwrap(pool)->Allocate(bytes, alignment);
 }
 
+void* pfb_pool_allocate_for(pfb_pool* pool, size_t bytes, size_t alignment, uint32_t tag) {
+  const std::uint32_t before = pfb::memory::CurrentTag();
+  if (before == 0) pfb::memory::SetCurrentTag(tag);
+  void* block = Unwrap(pool)->Allocate(bytes, alignment);
+  pfb::memory::SetCurrentTag(before);
+  return block;
+}
+
 int pfb_pool_free(pfb_pool* pool, void* block) { return Unwrap(pool)->Free(block); }
 
 int pfb_pool_owns(const pfb_pool* pool, const void* address) {

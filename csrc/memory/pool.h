@@ -84,6 +84,10 @@ PFB_POOL_API void pfb_pool_close(pfb_pool* pool);
 // 64 is given).  Its content is undefined.  NULL when the pool is exhausted or closed.
 PFB_POOL_API void* pfb_pool_allocate(pfb_pool* pool, size_t bytes, size_t alignment);
 
+// The same; where the calling thread has no tag of its own, reports name the block by `tag`.
+PFB_POOL_API void* pfb_pool_allocate_for(pfb_pool* pool, size_t bytes, size_t alignment,
+                                         uint32_t tag);
+
 // Takes a block back; returns enum pfb_fault.  After PFB_OVERRUN the block is free all the same.
 PFB_POOL_API int pfb_pool_free(pfb_pool* pool, void* block);
 

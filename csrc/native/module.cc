@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "arena.h"
 #include "builder.h"
 #include "constant_cache.h"
 #include "ordinary.h"
@@ -255,6 +256,16 @@ PYBIND11_MODULE(_native, module) {
   });
   module.def("set_primitive_cache_capacity",
              [](int capacity) { dnnl_set_primitive_cache_capacity(capacity); });
+  module.def(
+      "use_pool",
+      [](std::uintptr_t pool, std::uintptr_t allocate, std::uintptr_t free, std::uint32_t tag) {
+        pfb::ArenaSource& source = pfb::TheArenaSource();
+        source.pool = reinterpret_cast<void*>(pool);
+        source.allocate = reinterpret_cast<decltype(source.allocate)>(allocate);
+        source.free = reinterpret_cast<decltype(source.free)>(free);
+        source.tag = tag;
+      },
+      "Arenas come from a block pool: its address and those of its functions.");
   module.def("openmp_runtime", &pfb::OpenMPRuntime);
   module.def("max_threads", &pfb::MaxThreads);
   module.def("set_max_threads", &pfb::SetMaxThreads);

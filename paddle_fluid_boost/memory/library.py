@@ -61,6 +61,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "pfb_pool_create": (_pointer, (ctypes.POINTER(PoolOptions),)),
     "pfb_pool_close": (None, (_pointer,)),
     "pfb_pool_allocate": (_pointer, (_pointer, _size, _size)),
+    "pfb_pool_allocate_for": (_pointer, (_pointer, _size, _size, _u32)),
     "pfb_pool_free": (ctypes.c_int, (_pointer, _pointer)),
     "pfb_pool_owns": (ctypes.c_int, (_pointer, _pointer)),
     "pfb_pool_size": (_size, (_pointer, _pointer)),

@@ -233,6 +233,15 @@ class BlockPool:
         """Gives all free memory back to the system; returns its bytes."""
         return int(self._library.pfb_pool_trim(self._open()))
 
+    def functions(self, tag: str) -> tuple[int, int, int, int]:
+        """What C++ needs to use the pool: its address, those of ``pfb_pool_allocate_for`` and
+        ``pfb_pool_free``, and the number of ``tag``.  The caller keeps the pool open."""
+        allocate, free = (
+            ctypes.cast(function, ctypes.c_void_p).value or 0
+            for function in (self._library.pfb_pool_allocate_for, self._library.pfb_pool_free)
+        )
+        return self._open(), allocate, free, int(self._library.pfb_pool_tag(tag.encode()))
+
     def statistics(self) -> PoolStatistics:
         """Figures of this moment."""
         numbers = library.PoolNumbers()

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...errors import EngineError
+from ...memory import library
+from ...memory.shared import shared_pool
 
 #: Primitives that oneDNN keeps beside those in use, a few hundred KiB of code each.  Its own
 #: default is 1024: with ever new shapes the memory of plans long gone would grow for as many.
@@ -43,6 +45,8 @@ def missing() -> str | None:
             f"oneDNN {'.'.join(map(str, version))} is loaded; the native engine needs 3.2 or later"
         )
     _limit_primitive_cache(module)
+    if library.missing() is None:  # else arenas come from the system
+        module.use_pool(*shared_pool().functions("plan arena"))
     return None
 
 
