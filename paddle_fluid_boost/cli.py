@@ -164,6 +164,9 @@ def _doctor() -> int:
         print(f"  {name:17} {'available' if fault is None else f'missing: {fault}'}")
         if fault is not None and name in _HOW_TO_GET and "no engine of that name" not in fault:
             print(f"  {'':17} to get it: {_HOW_TO_GET[name]}")
+    print("\nMemory")
+    for what, fault in _memory_faults().items():
+        print(f"  {what:17} {'available' if fault is None else f'missing: {fault}'}")
     print("\nOptions (pfb.configure(name=value), or PFB_NAME in the environment)")
     for name, value, default, help_text in describe():
         changed = "" if value == default else f"  [default {default!r}]"
@@ -187,6 +190,13 @@ def _processor() -> str:
     except OSError:
         pass  # not Linux: the general name below will do
     return platform.processor() or platform.machine()
+
+
+def _memory_faults() -> dict[str, str | None]:
+    """What the block pool can do here, each with the reason where it cannot."""
+    from .memory import library, paddle_tensors
+
+    return {"block pool": library.missing(), "option pool": paddle_tensors.try_out()}
 
 
 def _engine_fault(name: str) -> str | None:

@@ -22,6 +22,7 @@ from .dispatch import hooks, layer_call, static_function
 from .dispatch.programs import QUESTIONS, catching_up
 from .dispatch.promotion import WORKER
 from .dispatch.watch import touch_everything
+from .memory import paddle_tensors
 
 _MISSING = object()
 _lock = threading.RLock()
@@ -69,6 +70,7 @@ def watch() -> None:
         if not hooks.watching:
             touch_everything()  # what happened while nobody watched is not known
         hooks.watching = True
+        paddle_tensors.follow_option()
 
 
 def install(auto: bool = False) -> None:
@@ -107,6 +109,7 @@ def uninstall() -> None:
         layer_call.auto = False
         for group in (_layers, _sot_entry, _entry, _watch):
             group.restore()
+        paddle_tensors.stop_following()
 
 
 def installed() -> bool:

@@ -1,25 +1,28 @@
-"""Paddle's own CPU tensors from the block pool, while the plugin is on and the option ``pool`` is set.
+"""Paddle's own CPU tensors from the block pool, while the plugin is on and the option ``pool`` set.
 
-Paddle's CPU allocator asks for every tensor by ``posix_memalign(4096)`` and frees it by ``free``, both
-imported by ``libphi_core.so``.  The pool takes the place of these two entries
-(``csrc/memory/import_hook.h``), so that eager, ``to_static`` and Paddle Inference are served alike and
-nothing of Paddle's private layout is relied upon.  Checked on PaddlePaddle 3.0.0, 3.1.1, 3.2.2, 3.3.1.
+Paddle's CPU allocator asks for every tensor by ``posix_memalign(4096)`` and frees it by ``free``,
+both imported by ``libphi_core.so``.  The pool takes the place of these two entries
+(``csrc/memory/import_hook.h``), so that eager, ``to_static`` and Paddle Inference are served alike
+and nothing of Paddle's private layout is relied upon.  Checked on PaddlePaddle 3.0.0, 3.1.1, 3.2.2
+and 3.3.1.
 
 Whether it works is tested before it is used; where it does not, tensors stay with the stock
-allocator and :func:`refusal` says why.  Switched off, new tensors go to the stock allocator; those of
-the pool that are alive stay valid and come back to it.
+allocator and :func:`refusal` says why.  Switched off, new tensors go to the stock allocator; those
+of the pool that are alive stay valid and come back to it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import logging
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
 from ..errors import PoolError
+from ..options import on_change
 from . import library
 from .shared import shared_pool
 
@@ -30,18 +33,20 @@ _ALIGNMENT = 4096
 #: Elements of the tensors of the self-test: a small block, a large one, and one of many pages.
 _TEST_SIZES = (7, 100_000, 3_000_000)
 
+_logger = logging.getLogger(__name__)
 _lock = threading.Lock()
 _refusal: str | None = None
 _installed = False
 _on = False
+_following = False
 
 
 @dataclass(frozen=True)
 class TensorTraffic:
     """Allocations of Paddle's CPU tensors since the hook is in, or within :func:`watched`.
 
-    requests, requested_bytes: all of them; served, served_bytes: those by the pool; freed: blocks of
-    the pool that came back.
+    requests, requested_bytes: all of them; served, served_bytes: those by the pool; freed: blocks
+    of the pool that came back.
     """
 
     requests: int = 0
@@ -56,17 +61,25 @@ class TensorTraffic:
         return self.served / self.requests if self.requests else 0.0
 
 
-def switch_on() -> bool:
-    """Serves tensors from the pool from now on; False, with a :func:`refusal`, where it cannot."""
-    global _refusal, _installed, _on
+def try_out() -> str | None:
+    """Puts the hook in and tests it, once; why it cannot be used, or None.  Switches nothing on."""
+    global _refusal, _installed
     with _lock:
         if not _installed and _refusal is None:
             _refusal = _install()
             _installed = _refusal is None
-        if _installed:
-            library.load().pfb_hook_enable(1)
-            _on = True
-        return _on
+        return _refusal
+
+
+def switch_on() -> bool:
+    """Serves tensors from the pool from now on; False, with a :func:`refusal`, where it cannot."""
+    global _on
+    if try_out() is not None:
+        return False
+    with _lock:
+        library.load().pfb_hook_enable(1)
+        _on = True
+    return True
 
 
 def switch_off() -> None:
@@ -76,6 +89,27 @@ def switch_off() -> None:
         if _on:
             library.load().pfb_hook_enable(0)
             _on = False
+
+
+def follow_option() -> None:
+    """The plugin is on: the option ``pool`` decides, now and whenever it is configured."""
+    global _following
+    _following = True
+    on_change("pool", _follow)
+
+
+def stop_following() -> None:
+    """The plugin is out: new tensors come from the stock allocator."""
+    global _following
+    _following = False
+    switch_off()
+
+
+def _follow(wanted: bool) -> None:
+    if not (wanted and _following):
+        switch_off()
+    elif not switch_on():
+        _logger.warning("option pool: tensors stay with the stock allocator: %s", _refusal)
 
 
 def is_on() -> bool:
