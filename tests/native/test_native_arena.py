@@ -27,24 +27,25 @@ def leased() -> int:
 
 def test_arena_comes_from_the_pool_and_goes_back_with_the_plan() -> None:
     x = paddle.randn([1, 3, 32, 32])
+    before, requested = leased(), shared_pool().statistics().requested
     executable = nm.build(nm.calibrated(nm.UNet(), x), [x])
-    before = shared_pool().statistics()
-    for _ in range(5):
+    for _ in range(20):
         executable([x])
-    after = shared_pool().statistics()
-    assert after.live == before.live + 1  # one session serves all calls that come one by one
-    assert after.requested - before.requested >= executable.placement.size
+    # One session of each plan (there are two where one thread may be faster) serves all calls
+    # that come one by one.
+    assert 1 <= leased() - before <= 2
+    assert shared_pool().statistics().requested - requested >= executable.placement.size
     executable.close()
-    assert leased() == before.live
+    assert leased() == before
 
 
 def test_concurrent_calls_lease_one_arena_each() -> None:
     x = paddle.randn([1, 3, 64, 64])
-    executable = nm.build(nm.calibrated(nm.UNet(), x), [x])
     before = leased()
+    executable = nm.build(nm.calibrated(nm.UNet(), x), [x])
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: executable([x]), range(64)))
-    assert 1 <= leased() - before <= 4
+    assert 1 <= leased() - before <= 8  # four of each plan
     executable.close()
     assert leased() == before
 
