@@ -37,13 +37,16 @@ class Options:
         0.0,
     )
     megamorphic_signatures: int = _option(
-        32, "a function with more live signatures than this is treated as megamorphic", 2
+        64, "a function with more live signatures than this is treated as megamorphic", 2
     )
 
     # -- bounds -----------------------------------------------------------------------------------
     max_signatures: int = _option(256, "signatures remembered per function (LRU)", 1)
-    max_versions: int = _option(16, "compiled versions kept per function (least valuable goes)", 1)
-    max_total_versions: int = _option(128, "compiled versions kept in the process", 1)
+    max_versions: int = _option(32, "compiled versions kept per function (least valuable goes)", 1)
+    max_total_versions: int = _option(256, "compiled versions kept in the process", 1)
+    max_version_mb: int = _option(
+        1024, "MiB that the compiled versions of the process may hold, shared weights left out", 1
+    )
     max_events: int = _option(64, "events kept per function for explain()", 1)
     onednn_cache_capacity: int = _option(
         10, "shapes that oneDNN's cache inside one Paddle Inference predictor may hold", 1

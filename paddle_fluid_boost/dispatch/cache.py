@@ -56,7 +56,7 @@ class VersionCache:
             self._evict(old)
         while len(self) > options.max_versions:
             self._evict(_least_valuable(self.all(), keep=version))
-        while sum(map(len, list(_caches))) > options.max_total_versions:
+        while _too_many([v for cache in list(_caches) for v in cache.all()]):
             everywhere = [(v, cache) for cache in list(_caches) for v in cache.all()]
             least = _least_valuable([v for v, _ in everywhere], keep=version)
             next(cache for v, cache in everywhere if v is least)._evict(least)
@@ -80,6 +80,15 @@ class VersionCache:
     def _evict(self, version: Version) -> None:
         if self.drop(version):
             self._evicted(version)
+
+
+def _too_many(versions: list[Version]) -> bool:
+    """True while the versions of the process are more, or hold more, than they may; a single one
+    may always stay."""
+    held = sum(version.executable.nbytes for version in versions)
+    return len(versions) > 1 and (
+        len(versions) > options.max_total_versions or held > options.max_version_mb << 20
+    )
 
 
 def _least_valuable(versions: list[Version], keep: Version) -> Version:

@@ -17,7 +17,7 @@ class Executable(Protocol):
     """A built program.  Safe to call from several threads at once.
 
     engine: the name to show a person, e.g. ``"paddle_inference+onednn"``.
-    nbytes: bytes of memory it holds (weights it copied, workspaces), for eviction.
+    nbytes: bytes of memory that go with it (weights of its own, workspaces), for eviction.
     notes: facts worth showing in ``explain``: passes that fired, fallbacks, versions.
     """
 

@@ -72,6 +72,15 @@ def test_versions_are_bounded_for_the_process() -> None:
     assert len(find_unit(nets[-1]).cache) == 1, "the newest one must not be the victim"
 
 
+def test_memory_of_versions_is_bounded_for_the_process() -> None:
+    nets = [pfb.to_static(small_net()) for _ in range(3)]
+    with pfb.override(max_version_mb=1):
+        for net in nets:
+            warm(net, paddle.randn([40_000, 8]))
+    held = [len(find_unit(net).cache) for net in nets]
+    assert held == [0, 0, 1], "only the newest, though it alone holds more"
+
+
 def test_slower_version_is_not_used() -> None:
     with pfb.override(min_gain=1e9):
         boosted = pfb.to_static(small_net())

@@ -134,9 +134,8 @@ class NativeExecutable:
         self.placement = built[0].placement
         self.notes = notes
         self.host_ops = sorted(step.node.op for step in built[0].lowering.host_steps)
-        # The plans share their constants, as far as both want the same layout.
-        sessions = sum(plan.session_bytes for plan in plans)
-        self.nbytes = int(max(plan.constant_bytes for plan in plans) + sessions)
+        # Not the packed weights: they belong to all plans of a layer together.
+        self.nbytes = int(sum(plan.session_bytes for plan in plans))
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """Runs on dense, contiguous eager CPU tensors that match the program's input slots.
