@@ -7,12 +7,15 @@
 from .dispatch.explanations import explain, stats
 from .errors import (
     BoostError,
+    BundleError,
     EngineError,
+    ExportError,
     OptionError,
     PoolError,
     SpecError,
     UnsupportedPaddleError,
 )
+from .export import export
 from .options import configure, options, override
 from .plugin import install, installed, to_static, uninstall
 from .report import log as _log  # noqa: F401 - sets up the channels
@@ -22,13 +25,16 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BoostError",
+    "BundleError",
     "EngineError",
+    "ExportError",
     "OptionError",
     "PoolError",
     "SpecError",
     "UnsupportedPaddleError",
     "configure",
     "explain",
+    "export",
     "install",
     "installed",
     "options",

@@ -1,6 +1,7 @@
-"""The command line: ``python -m paddle_fluid_boost run|doctor`` (also ``paddle-fluid-boost``).
+"""The command line: ``python -m paddle_fluid_boost run|export|doctor`` (``paddle-fluid-boost``).
 
 ``run`` executes a script or module as ``python`` itself would, with the plugin installed first.
+``export`` writes a model to verified files (``export/command.py``).
 ``doctor`` says what this machine and this installation offer.
 """
 
@@ -22,6 +23,8 @@ import zipfile
 from collections.abc import Sequence
 from types import TracebackType
 
+from .export import command as export_command
+from .export.targets import TARGETS
 from .options import describe, options
 
 #: The engines there may be, and how to get what each needs.
@@ -30,7 +33,19 @@ _HOW_TO_GET = {
     "paddle_inference": "pip install 'paddlepaddle>=3.1,<3.4'",
     "onnxruntime": "pip install 'paddle-fluid-boost[onnxruntime]'",
 }
-_PACKAGES = ("paddlepaddle", "paddlepaddle-gpu", "numpy", "paddle2onnx", "onnxruntime", "openvino")
+_PACKAGES = (
+    "paddlepaddle",
+    "paddlepaddle-gpu",
+    "numpy",
+    "paddle2onnx",
+    "onnx",
+    "onnxruntime",
+    "onnxslim",
+    "openvino",
+    "MNN",
+    "ncnn",
+    "tqdm",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,6 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = _parser().parse_args(ours)
     if parsed.command == "run":
         return _run(target, as_module=parsed.module, auto=parsed.auto)
+    if parsed.command == "export":
+        return export_command.run(parsed)
     return _doctor()
 
 
@@ -56,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--auto", action="store_true", help="watch every Layer, decorated or not")
     run.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name")
     run.add_argument("target", metavar="SCRIPT", help="what to run, with the arguments after it")
+    export_command.add_parser(commands)
     commands.add_parser("doctor", help="show the environment, the engines and the options")
     return parser
 
@@ -167,6 +185,13 @@ def _doctor() -> int:
     print("\nMemory")
     for what, fault in _memory_faults().items():
         print(f"  {what:17} {'available' if fault is None else f'missing: {fault}'}")
+    print("\nExport targets (python -m paddle_fluid_boost export --to ...)")
+    for target in TARGETS:
+        missing = target.missing()
+        state = f"missing: {', '.join(missing)}" if missing else "available"
+        print(f"  {target.name:17} {state}")
+        if missing:
+            print(f"  {'':17} to get it: {target.how}")
     print("\nOptions (pfb.configure(name=value), or PFB_NAME in the environment)")
     for name, value, default, help_text in describe():
         changed = "" if value == default else f"  [default {default!r}]"

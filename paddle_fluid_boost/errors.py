@@ -46,3 +46,18 @@ class PoolError(BoostError, RuntimeError):
 
 class EngineError(BoostError):
     """An engine could not build or run a program; the message says what it met."""
+
+
+class ExportError(BoostError):
+    """An export cannot be done; the message says what to change.
+
+    usage: the arguments are at fault, and not the model.
+    """
+
+    def __init__(self, message: str, *, usage: bool = False) -> None:
+        super().__init__(message)
+        self.usage = usage
+
+
+class BundleError(BoostError, ValueError):
+    """A bundle is damaged, not a bundle, of another version, or does not fit the call."""

@@ -39,6 +39,7 @@ def trace(
     kwargs: Mapping[str, Any],
     *,
     dynamic_dims: Mapping[int, Sequence[int]] | None = None,
+    names: Sequence[str] | None = None,
 ) -> tuple[CapturedProgram, Any]:
     """Runs ``call`` on symbols shaped like ``args`` and returns the program and the result.
 
@@ -46,6 +47,7 @@ def trace(
         call: a callable shown to be pure for these arguments.
         args, kwargs: an example call; every eager tensor in them becomes an input, in order.
         dynamic_dims: for the n-th input, the dimensions left open (-1); default none.
+        names: of the inputs, in order; default ``x0``, ``x1``, ...
 
     Returns:
         The program, and ``call``'s result with ``pir.Value`` in place of tensors.
@@ -64,7 +66,7 @@ def trace(
             return leaf
         index = len(slots)
         shape = [-1 if d in dynamic_dims.get(index, ()) else n for d, n in enumerate(leaf.shape)]
-        slot = Slot(f"x{index}", tuple(shape), dtype_name(leaf.dtype))
+        slot = Slot(names[index] if names else f"x{index}", tuple(shape), dtype_name(leaf.dtype))
         value = pd.paddle.static.data(slot.name, shape, slot.dtype)
         value.stop_gradient = True
         slots.append(slot)

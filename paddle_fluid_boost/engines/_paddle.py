@@ -57,9 +57,11 @@ def clone_with_fetches(program: Any, values: Sequence[Any], names: Sequence[str]
     """
     mapping = IrMapping()
     clone = program.clone(mapping)
-    for op in clone.global_block().ops:
+    for op in list(clone.global_block().ops):
         if op.name() == "builtin.parameter":
             op.result(0).persistable = True  # loading skips the others: non-persistable buffers
+        elif op.name() in ("builtin.shadow_output", "pd_op.fetch"):  # of a program from a file
+            clone.global_block().remove_op(op)
     with program_guard(clone):
         for index, (value, name) in enumerate(zip(values, names)):
             _fetch(mapping.look_up(value), name, index).persistable = True

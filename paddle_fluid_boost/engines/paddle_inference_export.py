@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import struct
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import FileIO
@@ -89,6 +89,42 @@ def exported(captured: CapturedProgram, *, onednn: bool) -> Iterator[ExportedMod
         with _parameter_file(folder) as (file, path):
             write_parameters(parameters, file)
             yield ExportedModel(model, path if parameters else "", output_order, size)
+
+
+def write_model(
+    captured: CapturedProgram,
+    model: str,
+    params: str,
+    names: Sequence[str],
+    *,
+    edit: Callable[[Any], Any] | None = None,
+) -> None:
+    """Writes ``captured`` to stay: the program to ``model``, its parameters to ``params``.
+
+    Args:
+        names: one for each of ``captured.output_values``, which must be distinct values.
+        edit: changes the copy that is written, in place, before it is.
+
+    Raises:
+        EngineError: a parameter has a form that cannot be saved.
+    """
+    with STATIC_LOCK:
+        program = pd.clone_with_fetches(captured.program, captured.output_values, names)
+        if edit is not None:
+            edit(program)
+        # trainable=True: without it 3.3.1 leaves out attributes whose absence crashes loading.
+        pd.serialize_pir_program(program, model, True, False, True)
+        used = _parameter_names(program)
+    missing = sorted(used - captured.parameters.keys())
+    if missing:
+        raise EngineError(f"parameters of the program without a tensor: {', '.join(missing)}")
+    with FileIO(params, "wb") as file:
+        write_parameters({name: captured.parameters[name] for name in used}, file)
+
+
+def _parameter_names(program: Any) -> set[str]:
+    ops = program.global_block().ops
+    return {op.attrs()["parameter_name"] for op in ops if op.name() == "builtin.parameter"}
 
 
 @contextmanager

@@ -1,0 +1,24 @@
+"""Offline export: a model leaves Python as files that were verified to give the same answers.
+
+Importing this costs nothing and needs no name of Paddle's: the work is in ``api.py``, imported when
+first asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .report import Report
+
+__all__ = ["export"]
+
+
+def export(model: Any, out: str, **options: Any) -> Report:
+    """Exports ``model`` to the folder ``out``; see :func:`.api.export` for the options.
+
+    >>> pfb.export(net, "exported", to="paddle,onnx", shapes="x=batch,3,224,224")
+    """
+    from .api import export
+
+    return export(model, out, **options)

@@ -1,0 +1,115 @@
+"""The private names of Paddle that export relies on, and nothing else.
+
+Checked on PaddlePaddle 3.1.1, 3.2.2 and 3.3.1.  A missing name raises UnsupportedPaddleError on
+import.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..errors import UnsupportedPaddleError
+
+try:
+    import paddle
+    from paddle.base import core, framework
+    from paddle.jit.dy2static.convert_call_func import convert_call
+    from paddle.jit.dy2static.program_translator import ProgramTranslator
+    from paddle.pir.core import program_guard
+
+    ops = paddle._C_ops
+    set_insertion_point = paddle.pir.set_insertion_point
+    set_insertion_point_after = paddle.pir.set_insertion_point_after
+    _static_mode = framework._dygraph_guard
+    _translate = paddle.pir.translate_to_pir
+    _old_ir = paddle.pir_utils.OldIrGuard
+    deserialize = core.deserialize_pir_program
+    Program = paddle.pir.Program
+    Value = paddle.pir.Value
+    DataType = core.DataType
+except (ImportError, AttributeError) as error:
+    raise UnsupportedPaddleError(
+        f"PaddlePaddle lacks a name that export needs: {error}. Supported: 3.1 to 3.3."
+    ) from error
+
+__all__ = [
+    "DataType",
+    "Program",
+    "Value",
+    "convert_call",
+    "deserialize",
+    "editing",
+    "old_program",
+    "ops",
+    "paddle",
+    "plain_functions",
+    "set_insertion_point",
+    "set_insertion_point_after",
+]
+
+
+@contextlib.contextmanager
+def editing(program: Any) -> Iterator[None]:
+    """Inside, calls of ``ops`` on values of ``program`` add ops to it at the insertion point.
+
+    The insertion point is process-wide: hold ``STATIC_LOCK``.
+    """
+    with _static_mode(None), program_guard(program):
+        yield
+
+
+@contextlib.contextmanager
+def plain_functions() -> Iterator[None]:
+    """Inside, what the user decorated with ``to_static`` runs as the plain Python function."""
+    translator = ProgramTranslator.get_instance()
+    before = translator.enable_to_static
+    translator.enable_to_static = False
+    try:
+        yield
+    finally:
+        translator.enable_to_static = before
+
+
+def old_program(model: bytes, params: bytes) -> tuple[Any, dict[str, Any]]:
+    """The PIR program in the content of an old ``.pdmodel``, and its parameters by name."""
+    with _static_mode(None):
+        executor = paddle.static.Executor(paddle.CPUPlace())
+        scope = core.Scope()
+        with paddle.static.scope_guard(scope), _old_ir():
+            # Without a path prefix the two "file names" are the content itself.
+            program, _, _ = paddle.static.load_inference_model(
+                None, executor, model_filename=model, params_filename=params
+            )
+            arrays = {
+                v.name: np.array(scope.find_var(v.name).get_tensor())
+                for v in program.list_vars()
+                if v.persistable and v.name not in ("feed", "fetch")
+            }
+        return _translate(program.desc), arrays
+
+
+def all_ops(block: Any) -> Iterator[Any]:
+    """Every op of ``block`` and of the bodies of its control flow, as it was when asked."""
+    for op in list(block.ops):
+        yield op
+        if op.name() in ("pd_op.if", "pd_op.while"):
+            for body in op.blocks():
+                yield from all_ops(body)
+
+
+def remove_dead_ops(program: Any) -> None:
+    """Removes ops whose results nothing reads."""
+    passes = paddle.pir.PassManager()
+    passes.add_pass("dead_code_elimination_pass", {})
+    passes.run(program)
+
+
+def forget_source_lines(program: Any) -> None:
+    """Removes the Python stacks of the ops: they hold paths of this machine."""
+    for op in all_ops(program.global_block()):
+        if op.has_attr("op_callstack"):
+            op.erase_attr("op_callstack")

@@ -1,0 +1,142 @@
+"""Running an artefact in its target's own runtime: always in a child process, which may crash."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..engines.paddle_inference_config import usable_cores
+from ..errors import ExportError
+from ..options import options
+
+_CHILD = os.path.join(os.path.dirname(__file__), "child_run.py")
+_TIMEOUT_S = 600.0
+_REPEATS = 10
+
+
+@dataclass
+class RuntimeResult:
+    """outputs: per case, the arrays that came out; latency_ms: of the first case, the median."""
+
+    outputs: list[list[np.ndarray]]
+    latency_ms: float | None
+    load_ms: float
+
+
+def run_in_child(
+    runtime: str,
+    model: str,
+    *,
+    cases: Sequence[Sequence[np.ndarray]],
+    names: Sequence[str],
+    params: str = "",
+    settings: dict[str, Any] | None = None,
+    timed: bool = False,
+) -> RuntimeResult:
+    """Loads ``model`` in ``runtime`` and runs every case.
+
+    Args:
+        runtime: ``"paddle"``, ``"onnx"``, ``"mnn"`` or ``"ncnn"``.
+        names: of the inputs, parallel to the arrays of a case.
+        settings: for ``"paddle"``, ``onednn`` (default False: only the plain path is exact on every
+            model).
+        timed: measure calls of the first case, too.
+
+    Raises:
+        ExportError: it could not be loaded or run, or it took the whole process down.
+    """
+    threads = options.threads or usable_cores()
+    with tempfile.TemporaryDirectory(prefix="pfb-run-") as folder:
+        request = {
+            "runtime": runtime,
+            "model": os.path.abspath(model),
+            "params": os.path.abspath(params) if params else "",
+            "settings": {"threads": threads, "onednn": False, **(settings or {})},
+            "names": list(names),
+            "cases": [_store(case, folder, number) for number, case in enumerate(cases)],
+            "folder": folder,
+            "repeats": _REPEATS if timed else 0,
+        }
+        path = os.path.join(folder, "request.json")
+        with open(path, "w") as file:
+            json.dump(request, file)
+        call_child([_CHILD, path], about=f"{runtime} runtime", threads=threads)
+        with open(os.path.join(folder, "answer.json")) as file:
+            answer = json.load(file)
+        outputs = [
+            [
+                np.load(os.path.join(folder, f"out{number}_{position}.npy"))
+                for position in range(count)
+            ]
+            for number, count in enumerate(answer["counts"])
+        ]
+    times = answer["times_s"]
+    latency = statistics.median(times) * 1e3 if times else None
+    return RuntimeResult(outputs, latency, answer["load_s"] * 1e3)
+
+
+def _store(arrays: Sequence[np.ndarray], folder: str, number: int) -> list[str]:
+    files = []
+    for position, array in enumerate(arrays):
+        files.append(os.path.join(folder, f"in{number}_{position}.npy"))
+        np.save(files[-1], np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
+    return files
+
+
+def call_child(arguments: Sequence[str], *, about: str, threads: int = 1) -> str:
+    """Runs a Python script; returns what it printed.
+
+    Raises:
+        ExportError: it failed; the message holds the line that says why, or the signal's name.
+    """
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "GLOG_v": "0"}
+    try:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            env=environment,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ExportError(f"{about}: no answer after {_TIMEOUT_S:.0f} s") from None
+    said = done.stdout.decode("utf-8", "replace")
+    if done.returncode:
+        raise ExportError(f"{about}: {_reason(done.returncode, said)}")
+    return said
+
+
+def _reason(status: int, said: str) -> str:
+    how = f"exit status {status}"
+    if status < 0:
+        try:
+            how = f"crashed with {signal.Signals(-status).name}"
+        except ValueError:
+            how = f"crashed with signal {-status}"
+    line = _telling_line(said)
+    return f"{how}: {line}" if line else how
+
+
+#: What marks the line that says what went wrong, the better first.
+_MARKS = ("[Paddle2ONNX] [ERROR]", "Error: ", "[ERROR]", "error:", "Exception", "what():", "Error")
+
+
+def _telling_line(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    for mark in _MARKS:
+        for line in reversed(lines):
+            if mark in line:
+                return line[-300:]
+    return lines[-1][-300:] if lines else ""

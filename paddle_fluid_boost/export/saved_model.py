@@ -1,0 +1,157 @@
+"""A model on disk as a source: PIR ``.json`` or old ``.pdmodel``, with its ``.pdiparams``.
+
+Its reference is Paddle Inference on the original files, without oneDNN (which is wrong or crashes
+on some models).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..capture.program import CapturedProgram, Slot
+from ..capture.trace import dtype_name
+from ..errors import CaptureRefused, ExportError
+from . import _paddle as pd
+from .capturing import distinct_positions
+from .runtimes import run_in_child
+from .source import Captured
+from .spec import Signature, TensorSpec
+from .structure import Template
+
+_FORMATS = (".json", ".pdmodel")
+
+
+def model_files(path: str) -> tuple[str, str] | None:
+    """Program and parameter file of the saved model that ``path`` names, or None for another thing.
+
+    ``path`` is the program file, or its prefix, or a folder with one model in it.
+
+    Raises:
+        ExportError: it is a program file without parameters, or a folder with several.
+    """
+    if os.path.isdir(path):
+        found = sorted(n for n in os.listdir(path) if n.endswith(_FORMATS) and _params(path, n))
+        if len(found) != 1:
+            raise ExportError(
+                f"{path}: a folder with one saved model is needed, found "
+                f"{', '.join(found) or 'none'} (NAME.json or NAME.pdmodel beside NAME.pdiparams)"
+            )
+        path = os.path.join(path, found[0])
+    elif not path.endswith(_FORMATS):
+        path = next((path + end for end in _FORMATS if os.path.isfile(path + end)), path)
+    if not path.endswith(_FORMATS):
+        return None
+    if not os.path.isfile(path):
+        raise ExportError(f"no such file: {path}")
+    params = os.path.splitext(path)[0] + ".pdiparams"
+    if not os.path.isfile(params):
+        raise ExportError(f"{path}: its parameters are missing, there is no {params}")
+    return path, params
+
+
+def _params(folder: str, name: str) -> bool:
+    return os.path.isfile(os.path.join(folder, os.path.splitext(name)[0] + ".pdiparams"))
+
+
+@dataclass
+class SavedSource:
+    """A saved model.  ``given`` may name and bound its open sizes; None takes the model's own."""
+
+    model: str
+    params: str
+    given: Signature | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.label = self.model
+        old = self.model.endswith(".pdmodel")
+        self._captured = _from_pdmodel(self.model, self.params) if old else _from_json(self.model)
+        own = [
+            TensorSpec(slot.name, tuple(_names(slot.shape, i)), slot.dtype)
+            for i, slot in enumerate(self._captured.inputs)
+        ]
+        self.signature = Signature(tuple(own)) if self.given is None else _fitted(own, self.given)
+
+    def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """See :class:`~.source.Source`."""
+        return run_in_child(
+            "paddle", self.model, params=self.params, cases=[list(inputs)], names=self._names
+        ).outputs[0]
+
+    @property
+    def _names(self) -> list[str]:
+        return [one.name for one in self.signature.inputs]
+
+    def ways(self, signature: Signature) -> Sequence[str]:
+        """The program as it is."""
+        return ("stored",)
+
+    def capture(self, signature: Signature, examples: Sequence[np.ndarray], way: str) -> Captured:
+        """See :class:`~.source.Source`; CaptureRefused where a size of its own has to be fixed."""
+        for one, slot in zip(signature.inputs, self._captured.inputs):
+            closed = [d for d, n in zip(one.dims, slot.shape) if n < 0 and isinstance(d, int)]
+            if closed and signature.names != self.signature.names:
+                raise CaptureRefused(f"input '{one.name}' of a saved model cannot be fixed here")
+        count = len(self._captured.outputs)
+        template: Template = {"list": [{"tensor": i} for i in range(count)]}
+        return Captured(self._captured, template, way)
+
+
+def _names(shape: Sequence[int], position: int) -> list[int | str]:
+    names: list[int | str] = []
+    for axis, size in enumerate(shape):
+        open_name = "batch" if axis == 0 else f"d{axis}" if position == 0 else f"d{position}_{axis}"
+        names.append(open_name if size < 0 else size)
+    return names
+
+
+def _fitted(own: list[TensorSpec], given: Signature) -> Signature:
+    by_name = {one.name: one for one in given.inputs}
+    unknown = sorted(by_name.keys() - {one.name for one in own})
+    if unknown:
+        raise ExportError(
+            f"--shape: the model has no input '{unknown[0]}'; it has "
+            + ", ".join(str(one) for one in own)
+        )
+    for one in own:
+        other = by_name.get(one.name, one)
+        fits = len(one.dims) == len(other.dims) and all(
+            isinstance(mine, str) or mine == theirs for mine, theirs in zip(one.dims, other.dims)
+        )
+        if not fits or one.dtype != other.dtype:
+            raise ExportError(f"--shape {other} does not fit the model's own {one}")
+    return Signature(tuple(by_name.get(one.name, one) for one in own), given.ranges)
+
+
+def _from_json(model: str) -> CapturedProgram:
+    loaded = pd.paddle.jit.load(os.path.splitext(model)[0])
+    return _captured(loaded.program(), {t.name: t for t in loaded.state_dict().values()}, model)
+
+
+def _from_pdmodel(model: str, params: str) -> CapturedProgram:
+    with open(model, "rb") as file, open(params, "rb") as weights:
+        program, arrays = pd.old_program(file.read(), weights.read())
+    return _captured(program, {n: pd.paddle.to_tensor(a) for n, a in arrays.items()}, model)
+
+
+def _captured(program: Any, parameters: dict[str, Any], model: str) -> CapturedProgram:
+    inputs, outputs = [], []
+    for op in program.global_block().ops:
+        if op.name() == "pd_op.data":
+            inputs.append(op.result(0))
+        elif op.name() in ("pd_op.fetch", "builtin.shadow_output"):
+            outputs.append(op.operand_source(0))
+    if not outputs:
+        raise ExportError(f"{model}: the program has no outputs")
+    outputs = [outputs[i] for i in distinct_positions(outputs)]
+    slots = [
+        Slot(value.get_defining_op().attrs()["name"], tuple(value.shape), dtype_name(value.dtype))
+        for value in inputs
+    ]
+    made = [Slot(f"y{i}", tuple(v.shape), dtype_name(v.dtype)) for i, v in enumerate(outputs)]
+    return CapturedProgram(program, slots, inputs, made, outputs, parameters)
