@@ -15,7 +15,7 @@ from .errors import (
     SpecError,
     UnsupportedPaddleError,
 )
-from .export import export
+from .export import export, load
 from .options import configure, options, override
 from .plugin import install, installed, to_static, uninstall
 from .report import log as _log  # noqa: F401 - sets up the channels
@@ -37,6 +37,7 @@ __all__ = [
     "export",
     "install",
     "installed",
+    "load",
     "options",
     "override",
     "stats",

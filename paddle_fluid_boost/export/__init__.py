@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .loaded import LoadedModel
     from .report import Report
 
-__all__ = ["export"]
+__all__ = ["export", "load"]
 
 
 def export(model: Any, out: str, **options: Any) -> Report:
@@ -22,3 +23,14 @@ def export(model: Any, out: str, **options: Any) -> Report:
     from .api import export
 
     return export(model, out, **options)
+
+
+def load(path: str) -> LoadedModel:
+    """The model in a bundle, ready to be called; see :func:`.loaded.load`.
+
+    >>> model = pfb.load("exported/model.pfb")
+    >>> model(x)
+    """
+    from .loaded import load
+
+    return load(path)

@@ -113,3 +113,30 @@ def forget_source_lines(program: Any) -> None:
     for op in all_ops(program.global_block()):
         if op.has_attr("op_callstack"):
             op.erase_attr("op_callstack")
+
+
+#: In-place ops whose first operand is not what they write to.
+_WRITE_ELSEWHERE = ("pd_op.batch_norm_", "pd_op.assign_out_", "pd_op.assign_value_")
+
+
+def read_results_of_in_place_ops(program: Any) -> None:
+    """Whoever reads what an in-place op has overwritten reads the op's result instead.
+
+    Converters take every op for functional, and would hand out the value from before.
+    """
+    block = program.global_block()
+    position = {op.id(): number for number, op in enumerate(block.ops)}
+    for op in list(block.ops):
+        name = op.name()
+        if not name.startswith("pd_op.") or not name.endswith("_") or name in _WRITE_ELSEWHERE:
+            continue
+        if not op.num_operands() or not op.num_results():
+            continue
+        written, result = op.operand_source(0), op.result(0)
+        if not written.initialized() or list(written.shape) != list(result.shape):
+            continue
+        for user in written.all_used_ops():
+            if position.get(user.id(), -1) > position[op.id()]:
+                for operand in user.operands():
+                    if operand.source().is_same(written):
+                        operand.set_source(result)

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import ExportError, SpecError
 from . import _paddle as pd
+from .bundle_target import make_bundle
 from .cases import CaseMaker
 from .job import Job, Maker, make
 from .loading import load_object
@@ -24,7 +25,11 @@ from .spec import Signature, parse_signature
 from .targets import versions
 
 #: In the order in which they are made.
-TARGETS: dict[str, Maker] = {"paddle": make_paddle, "onnx": make_onnx}
+TARGETS: dict[str, Maker] = {
+    "paddle": make_paddle,
+    "onnx": make_onnx,
+    "bundle": make_bundle,
+}
 
 
 def export(

@@ -1,8 +1,8 @@
 """Target ``paddle``: ``NAME.json`` and ``NAME.pdiparams`` for Paddle Inference.
 
 The writer is the package's own (see ``engines/paddle_inference_export.py`` for what goes wrong in
-Paddle's).  Paddle Inference optimises when it loads; left out here is what it would carry along: ops
-that nothing reads, and the source paths of this machine.
+Paddle's).  Paddle Inference optimises when it loads; left out here is what it would carry along:
+ops that nothing reads, and the source paths of this machine.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def make_paddle(job: Job, captured: Captured, signature: Signature, cases: list[
         shapes=[str(one) for one in signature.inputs],
         inputs=inputs,
         outputs=names,
-        ops=_count(captured.program.program),
+        ops=count_ops(captured.program.program),
         accuracy=accuracy,
         latency_ms=latency,
         notes=notes,
@@ -92,6 +92,7 @@ def write(captured: Captured, folder: str, names: list[str], edit: Any = None) -
     return model, params
 
 
-def _count(program: Any) -> int:
+def count_ops(program: Any) -> int:
+    """Operations of a program, without constants, parameters, inputs and outputs."""
     own = ("builtin.", "pd_op.data", "pd_op.full", "pd_op.fetch")
     return sum(not op.name().startswith(own) for op in program.global_block().ops)

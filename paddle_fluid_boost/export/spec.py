@@ -114,6 +114,12 @@ class Signature:
         ranges = {name: sizes for name, sizes in self.ranges.items() if name not in closed}
         return Signature(inputs, ranges)
 
+    def at(self, shapes: Sequence[Sequence[int]]) -> Signature:
+        """The same with every size fixed to those of ``shapes``."""
+        return Signature(
+            tuple(replace(one, dims=tuple(shape)) for one, shape in zip(self.inputs, shapes))
+        )
+
     def arguments(self) -> str:
         """As on the command line: ``--shape x=batch,3,64,64``."""
         return " ".join(f"--shape {one}" for one in self.inputs)

@@ -27,6 +27,7 @@ TARGETS: tuple[Target, ...] = (
         ("paddle2onnx", "onnx", "onnxruntime"),
         "pip install 'paddle-fluid-boost[export]' (paddle2onnx has no wheel for Python 3.13)",
     ),
+    Target("bundle", (), ""),
 )
 _VERSIONS = (
     "paddle-fluid-boost",

@@ -91,6 +91,7 @@ def rewrite_program(program: Any) -> dict[str, int]:
     done: dict[str, int] = {}
     refused: list[str] = []
     with pd.editing(program):
+        pd.read_results_of_in_place_ops(program)
         for raw in pd.all_ops(program.global_block()):
             if not raw.name().startswith("pd_op."):
                 continue

@@ -1,0 +1,157 @@
+"""The archive of a bundle: a plain zip with a manifest that names every file, its size and hash.
+
+Files are stored uncompressed (but for JSON), so that their size is no surprise, and are read into
+memory: nothing is ever written under a name that comes from the archive.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import zipfile
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import BundleError
+
+FORMAT = "paddle_fluid_boost.bundle"
+VERSION = 1
+MANIFEST = "manifest.json"
+_NAME = re.compile(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)?\.[a-z0-9]+\Z")
+#: JSON is the only compressed content; it must not grow to more than so many bytes.
+_MOST_JSON = 256 << 20
+_STAMP = (1980, 1, 1, 0, 0, 0)
+_CHUNK = 1 << 20
+
+
+def write_bundle(path: str, manifest: Mapping[str, Any], files: Mapping[str, str]) -> None:
+    """Writes an archive.
+
+    Args:
+        manifest: what ``read_bundle`` gives back, beside ``format``, ``version`` and ``files``.
+        files: name in the archive -> path of the content.
+    """
+    listed = {
+        name: {"size": os.path.getsize(source), "sha256": _hash_file(source)}
+        for name, source in files.items()
+    }
+    whole = {"format": FORMAT, "version": VERSION, **manifest, "files": listed}
+    with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
+        _put(archive, MANIFEST, json.dumps(whole, indent=1, ensure_ascii=False).encode())
+        for name, source in files.items():
+            with open(source, "rb") as file:
+                if name.endswith(".json"):
+                    _put(archive, name, file.read())
+                    continue
+                info = zipfile.ZipInfo(name, _STAMP)
+                with archive.open(info, "w", force_zip64=True) as target:
+                    while chunk := file.read(_CHUNK):
+                        target.write(chunk)
+
+
+def _put(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    info = zipfile.ZipInfo(name, _STAMP)
+    info.compress_type = zipfile.ZIP_DEFLATED
+    archive.writestr(info, content)
+
+
+def _hash_file(path: str) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def read_bundle(path: str) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The manifest and the content of every file, all checked.
+
+    Raises:
+        BundleError: the archive is missing, truncated, changed, of another kind or version, or
+            holds anything that its manifest does not name.
+    """
+    if not os.path.isfile(path):
+        raise BundleError(f"no such file: {path}")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _read(archive, os.path.getsize(path))
+    except BundleError as error:
+        raise BundleError(f"{path}: {error}") from None
+    except (zipfile.BadZipFile, EOFError, OSError, ValueError, NotImplementedError) as error:
+        raise BundleError(f"{path} is damaged or no bundle: {error}") from error
+    except (RuntimeError, zipfile.LargeZipFile) as error:  # encrypted entries
+        raise BundleError(f"{path} cannot be read: {error}") from error
+    except Exception as error:
+        if type(error).__module__ == "zlib":
+            raise BundleError(f"{path} is damaged: {error}") from error
+        raise
+
+
+def _read(archive: zipfile.ZipFile, length: int) -> tuple[dict[str, Any], dict[str, bytes]]:
+    entries: dict[str, zipfile.ZipInfo] = {}
+    for info in archive.infolist():
+        _check_entry(info, length)
+        if info.filename in entries:
+            raise BundleError(f"'{info.filename}' is there twice")
+        entries[info.filename] = info
+    if MANIFEST not in entries:
+        raise BundleError("it has no manifest.json: not a bundle of paddle_fluid_boost")
+    manifest = _manifest(archive.read(MANIFEST))
+    listed = manifest["files"]
+    foreign = sorted(entries.keys() - listed.keys() - {MANIFEST})
+    missing = sorted(listed.keys() - entries.keys())
+    if foreign or missing:
+        raise BundleError(
+            f"it holds files that its manifest does not name: {foreign}"
+            if foreign
+            else f"files are missing: {missing}"
+        )
+    contents = {}
+    for name, expected in listed.items():
+        if entries[name].file_size != expected["size"]:
+            raise BundleError(f"'{name}' has {entries[name].file_size} bytes, not as listed")
+        content = archive.read(name)
+        if hashlib.sha256(content).hexdigest() != expected["sha256"]:
+            raise BundleError(f"'{name}' was changed: its hash is not the one in the manifest")
+        contents[name] = content
+    return manifest, contents
+
+
+def _check_entry(info: zipfile.ZipInfo, length: int) -> None:
+    name = info.filename
+    if not _NAME.match(name):
+        raise BundleError(f"an entry has a name that no bundle uses: {name!r}")
+    kind = info.external_attr >> 28
+    if kind not in (0, 0o10):  # 8: a regular file; links and devices have other numbers
+        raise BundleError(f"'{name}' is not a regular file")
+    if info.compress_type == zipfile.ZIP_STORED:
+        if info.file_size != info.compress_size or info.file_size > length:
+            raise BundleError(f"'{name}' claims to be larger than the archive")
+    elif info.compress_type != zipfile.ZIP_DEFLATED or not name.endswith(".json"):
+        raise BundleError(f"'{name}' is compressed in a way that no bundle uses")
+    elif info.file_size > _MOST_JSON:
+        raise BundleError(f"'{name}' would unpack to {info.file_size} bytes")
+
+
+def _manifest(content: bytes) -> dict[str, Any]:
+    try:
+        manifest = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise BundleError(f"manifest.json is no JSON: {error}") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise BundleError("manifest.json is not one of paddle_fluid_boost")
+    if manifest.get("version") != VERSION:
+        raise BundleError(
+            f"it is of version {manifest.get('version')!r}, this package reads version {VERSION}; "
+            "export it again, or install the package that made it"
+        )
+    files = manifest.get("files")
+    well_formed = isinstance(files, dict) and all(
+        isinstance(one, dict) and isinstance(one.get("size"), int) and "sha256" in one
+        for one in files.values()
+    )
+    if not well_formed:
+        raise BundleError("manifest.json does not list its files")
+    return manifest
