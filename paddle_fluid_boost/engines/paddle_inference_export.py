@@ -99,7 +99,7 @@ def write_model(
     *,
     edit: Callable[[Any], Any] | None = None,
 ) -> None:
-    """Writes ``captured`` to stay: the program to ``model``, its parameters to ``params``.
+    """Writes ``captured`` to stay: the program to ``model``, its parameters, if any, to ``params``.
 
     Args:
         names: one for each of ``captured.output_values``, which must be distinct values.
@@ -118,8 +118,9 @@ def write_model(
     missing = sorted(used - captured.parameters.keys())
     if missing:
         raise EngineError(f"parameters of the program without a tensor: {', '.join(missing)}")
-    with FileIO(params, "wb") as file:
-        write_parameters({name: captured.parameters[name] for name in used}, file)
+    if used:
+        with FileIO(params, "wb") as file:
+            write_parameters({name: captured.parameters[name] for name in used}, file)
 
 
 def _parameter_names(program: Any) -> set[str]:

@@ -62,7 +62,9 @@ def make_bundle(job: Job, captured: Captured, signature: Signature, cases: list[
             "template": captured.template,
             "plans": plans,
         }
-        files = {"paddle/model.json": model, "paddle/model.pdiparams": params, **graphs}
+        files = {"paddle/model.json": model, **graphs}
+        if params:
+            files["paddle/model.pdiparams"] = params
         write_bundle(path, manifest, files)
     job.progress.step("bundle", "verify")
     result = run_bundle(path, [case.inputs for case in cases])

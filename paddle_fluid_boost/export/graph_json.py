@@ -182,6 +182,8 @@ class _Reader:
         numpy_dtype = np.dtype(_NUMPY.get(dtype, dtype))
         size = math.prod(shape) * numpy_dtype.itemsize
         start = one["offset"]
+        if min(shape, default=0) < 0:
+            raise ValueError(f"constant '{name}' has an open shape {shape}")
         if type(start) is not int or start < 0 or start + size > self._content.size:
             raise ValueError(f"constant '{name}' lies outside of the stored contents")
         array = self._content[start : start + size].view(numpy_dtype).reshape(shape)

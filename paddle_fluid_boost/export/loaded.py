@@ -22,6 +22,7 @@ from .graph_json import graph_from_dict
 from .structure import Template, rebuild
 
 Shapes = tuple[tuple[int, ...], ...]
+_WARM_UP_CALLS = 3
 _MODEL, _PARAMS = "paddle/model.json", "paddle/model.pdiparams"
 
 
@@ -41,7 +42,7 @@ class LoadedModel:
             self.output_names: list[str] = [str(name) for name in manifest["outputs"]]
             self._template: Template = manifest["template"]
             plans = [(_shapes(p["shapes"]), p["graph"], p["settings"]) for p in manifest["plans"]]
-            model, params = contents[_MODEL], contents[_PARAMS]
+            model, params = contents[_MODEL], contents.get(_PARAMS, b"")
             rebuild(self._template, self.output_names)
         except (KeyError, TypeError, ValueError, IndexError, RecursionError) as error:
             raise BundleError(f"{path}: the manifest is damaged: {error!r}") from error
@@ -114,13 +115,14 @@ class LoadedModel:
                 self.notes.append(f"{name} runs in Paddle Inference: {error}")
 
     def _warm_up(self) -> None:
-        """Every plan runs once, so that the first call of the user's finds everything in place."""
+        """Every plan runs a few times, so that the user's first call finds everything in place."""
         for shapes in list(self._plans) or [self._smallest()]:
             zeros = [
                 paddle.zeros(list(shape), one["dtype"]) for shape, one in zip(shapes, self.inputs)
             ]
             try:
-                self(*zeros)
+                for _ in range(_WARM_UP_CALLS):
+                    self(*zeros)
             except EngineError as error:  # a model that zeros do not suit
                 self.notes.append(f"not warmed up: {error}")
 
@@ -146,7 +148,9 @@ class LoadedModel:
             threads = options.threads or usable_cores()
             settings = PredictorSettings(False, threads, options.onednn_cache_capacity)
             try:
-                predictor = paddle.inference.create_predictor(make_config(model, params, settings))
+                predictor = paddle.inference.create_predictor(
+                    make_config(model, params if self._model[1] else "", settings)
+                )
             except (RuntimeError, ValueError, SystemError) as error:
                 raise EngineError(f"the Paddle model of {self.path}: {error}") from error
         return PredictorExecutable(

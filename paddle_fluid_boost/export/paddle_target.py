@@ -62,7 +62,7 @@ def make_paddle(job: Job, captured: Captured, signature: Signature, cases: list[
         notes.append(_ONEDNN_NOTE.format(what=f"fails on this model ({error})"))
     return Artefact(
         target="paddle",
-        files={os.path.basename(path): os.path.getsize(path) for path in (model, params)},
+        files={os.path.basename(path): os.path.getsize(path) for path in (model, params) if path},
         shapes=[str(one) for one in signature.inputs],
         inputs=inputs,
         outputs=names,
@@ -74,7 +74,7 @@ def make_paddle(job: Job, captured: Captured, signature: Signature, cases: list[
 
 
 def write(captured: Captured, folder: str, names: list[str], edit: Any = None) -> tuple[str, str]:
-    """Writes program and parameters into ``folder``; returns their paths.
+    """Writes program and parameters into ``folder``; returns their paths, "" for no parameters.
 
     Args:
         edit: changes the copy that is written, in place.
@@ -89,7 +89,7 @@ def write(captured: Captured, folder: str, names: list[str], edit: Any = None) -
         pd.forget_source_lines(program)
 
     write_model(captured.program, model, params, names, edit=prepared)
-    return model, params
+    return model, params if os.path.exists(params) else ""
 
 
 def count_ops(program: Any) -> int:

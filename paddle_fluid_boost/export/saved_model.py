@@ -130,16 +130,17 @@ def _fitted(own: list[TensorSpec], given: Signature) -> Signature:
 
 def _from_json(model: str) -> CapturedProgram:
     loaded = pd.paddle.jit.load(os.path.splitext(model)[0])
-    return _captured(loaded.program(), {t.name: t for t in loaded.state_dict().values()}, model)
+    return captured_from(loaded.program(), {t.name: t for t in loaded.state_dict().values()}, model)
 
 
 def _from_pdmodel(model: str, params: str) -> CapturedProgram:
     with open(model, "rb") as file, open(params, "rb") as weights:
         program, arrays = pd.old_program(file.read(), weights.read())
-    return _captured(program, {n: pd.paddle.to_tensor(a) for n, a in arrays.items()}, model)
+    return captured_from(program, {n: pd.paddle.to_tensor(a) for n, a in arrays.items()}, model)
 
 
-def _captured(program: Any, parameters: dict[str, Any], model: str) -> CapturedProgram:
+def captured_from(program: Any, parameters: dict[str, Any], model: str) -> CapturedProgram:
+    """``program``, which fetches its outputs, in the form that engines read."""
     inputs, outputs = [], []
     for op in program.global_block().ops:
         if op.name() == "pd_op.data":

@@ -1,0 +1,172 @@
+"""Bundles that are damaged, foreign or hostile are refused with a clear error."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+
+import numpy as np
+import pytest
+
+from paddle_fluid_boost.errors import BundleError
+from paddle_fluid_boost.export.bundle_file import MANIFEST, read_bundle, write_bundle
+from paddle_fluid_boost.export.graph_json import ConstantWriter, graph_from_dict, graph_to_dict
+from paddle_fluid_boost.ir.graph import Graph
+from paddle_fluid_boost.ir.printer import print_graph
+
+
+@pytest.fixture
+def bundle(tmp_path):
+    content = tmp_path / "content"
+    content.write_bytes(bytes(range(256)) * 64)
+    text = tmp_path / "text"
+    text.write_text('{"a": 1}')
+    path = tmp_path / "model.pfb"
+    write_bundle(str(path), {"card": {}}, {"data.bin": str(content), "graphs/0.json": str(text)})
+    return path
+
+
+def rewrite(path, change):
+    """The archive with its entries (name -> bytes) changed by ``change``."""
+    with zipfile.ZipFile(path) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    change(entries)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in entries.items():
+            archive.writestr(name, content)
+
+
+def manifest_with(**changes):
+    def change(entries):
+        entries[MANIFEST] = json.dumps({**json.loads(entries[MANIFEST]), **changes}).encode()
+
+    return change
+
+
+def test_what_was_written_is_read(bundle):
+    manifest, contents = read_bundle(str(bundle))
+    assert manifest["card"] == {}
+    assert contents["data.bin"] == bytes(range(256)) * 64
+    assert contents["graphs/0.json"] == b'{"a": 1}'
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda e: e.update({"../evil.bin": b"x"}), "name that no bundle uses"),
+        (lambda e: e.update({"/etc/passwd": b"x"}), "name that no bundle uses"),
+        (lambda e: e.update({"a/../b.bin": b"x"}), "name that no bundle uses"),
+        (lambda e: e.update({"more.bin": b"x"}), "does not name"),
+        (lambda e: e.pop("data.bin"), "missing"),
+        (lambda e: e.pop(MANIFEST), "not a bundle"),
+        (lambda e: e.update({"data.bin": b"\1" + e["data.bin"][1:]}), "was changed"),
+        (lambda e: e.update({"data.bin": b"short"}), "not as listed"),
+        (lambda e: e.update({MANIFEST: b"{"}), "no JSON"),
+        (lambda e: e.update({MANIFEST: b"[" * 100000}), "no JSON"),
+        (manifest_with(format="other"), "not one of paddle_fluid_boost"),
+        (manifest_with(version=99), "version 99"),
+        (manifest_with(files=["data.bin"]), "does not list"),
+    ],
+)
+def test_a_changed_archive_is_refused(bundle, change, says):
+    rewrite(bundle, change)
+    with pytest.raises(BundleError, match=says):
+        read_bundle(str(bundle))
+
+
+def test_truncation_anywhere_is_noticed(bundle):
+    whole = bundle.read_bytes()
+    for length in range(0, len(whole), max(1, len(whole) // 40)):
+        bundle.write_bytes(whole[:length])
+        with pytest.raises(BundleError):
+            read_bundle(str(bundle))
+
+
+def test_a_flipped_bit_anywhere_in_the_contents_is_noticed(bundle):
+    whole = bundle.read_bytes()
+    want = read_bundle(str(bundle))
+    for position in range(0, len(whole), 997):
+        damaged = bytearray(whole)
+        damaged[position] ^= 0x10
+        bundle.write_bytes(bytes(damaged))
+        try:
+            got = read_bundle(str(bundle))
+        except BundleError:
+            continue
+        assert got == want, "only fields that mean nothing, such as dates, may change unnoticed"
+
+
+def test_other_files_are_no_bundles(tmp_path):
+    for name, content in (("pickle", b"\x80\x04K\x01."), ("empty", b""), ("text", b"hello")):
+        path = tmp_path / name
+        path.write_bytes(content)
+        with pytest.raises(BundleError):
+            read_bundle(str(path))
+    with pytest.raises(BundleError, match="no such file"):
+        read_bundle(str(tmp_path / "absent"))
+
+
+def test_a_link_in_the_archive_is_refused(bundle):
+    with zipfile.ZipFile(bundle, "a") as archive:
+        info = zipfile.ZipInfo("link.bin")
+        info.external_attr = 0o120777 << 16
+        archive.writestr(info, "/etc/passwd")
+    with pytest.raises(BundleError, match="not a regular file"):
+        read_bundle(str(bundle))
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked(bundle):
+    with zipfile.ZipFile(bundle, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("bomb.bin", b"\0" * (1 << 20))
+    with pytest.raises(BundleError, match="compressed in a way"):
+        read_bundle(str(bundle))
+
+
+# -- graphs ---------------------------------------------------------------------------------------
+
+
+def stored_graph():
+    graph = Graph()
+    x = graph.add_input("x", [2, 3], "float32")
+    w = graph.literal(np.arange(12, dtype="float32").reshape(3, 4), "w")
+    y = graph.add(
+        "linear", [x, w, None], {"post_ops": [("clip", 0.0, 6.0)]}, shape=[2, 4], dtype="float32"
+    )
+    graph.outputs = [y]
+    file = io.BytesIO()
+    stored = graph_to_dict(graph, ConstantWriter(file))
+    return graph, json.loads(json.dumps(stored)), np.frombuffer(file.getvalue(), np.uint8)
+
+
+def test_a_graph_comes_back_as_it_was():
+    graph, stored, content = stored_graph()
+    again = graph_from_dict(stored, content)
+    assert print_graph(again) == print_graph(graph)
+    assert again.nodes[0].attrs == graph.nodes[0].attrs
+    assert again.constants[0].compute().tolist() == graph.constants[0].compute().tolist()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda s: s["constants"][0].update(offset=1 << 40),
+        lambda s: s["constants"][0].update(offset=-64),
+        lambda s: s["constants"][0].update(shape=[1 << 40]),
+        lambda s: s["constants"][0].update(shape=[-1]),
+        lambda s: s["constants"][0].update(dtype="object"),
+        lambda s: s["nodes"][0].update(op="__import__"),
+        lambda s: s["nodes"][0].update(op="run_program"),
+        lambda s: s["nodes"][0].update(op=["linear"]),
+        lambda s: s["nodes"][0].update(inputs=[99]),
+        lambda s: s["nodes"][0].update(attrs=7),
+        lambda s: s["nodes"][0]["outputs"][0].update(shape=["a"]),
+        lambda s: s.update(outputs=[12345]),
+        lambda s: s.pop("nodes"),
+    ],
+)
+def test_a_damaged_graph_is_refused(damage):
+    _, stored, content = stored_graph()
+    damage(stored)
+    with pytest.raises(BundleError):
+        graph_from_dict(stored, content)
