@@ -1,6 +1,7 @@
 #include "parallel.h"
 
 #include <dlfcn.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <array>
@@ -94,6 +95,26 @@ void ParallelSwitch::Set(bool on) {
   if (on == on_ || !TheRuntime().complete()) return;
   on_ = on;
   TheRuntime().set_max_active_levels(on ? levels_ : 0);
+}
+
+void LeaveSharedProcessor(int threads) {
+  constexpr int kMostThreads = 64;
+  if (threads < 2 || threads > kMostThreads) return;
+  std::array<int, kMostThreads> processors{};
+  ParallelTeam(threads, [&](int thread, int) {
+    processors[static_cast<std::size_t>(thread)] = sched_getcpu();
+  });
+  const auto* others = processors.data() + 1;
+  const auto* end = processors.data() + threads;
+  if (std::find(others, end, processors[0]) == end) return;
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+  cpu_set_t free = allowed;
+  for (const int* processor = processors.data(); processor != end; ++processor) {
+    if (*processor >= 0) CPU_CLR(static_cast<std::size_t>(*processor), &free);
+  }
+  if (CPU_COUNT(&free) == 0 || sched_setaffinity(0, sizeof(free), &free) != 0) return;
+  sched_setaffinity(0, sizeof(allowed), &allowed);
 }
 
 void ParallelTeam(int threads, const std::function<void(int, int)>& body) {

@@ -52,6 +52,10 @@ class ParallelSwitch {
 // Calls body(begin, end) on disjoint ranges that cover [0, count), one per thread.
 void ParallelFor(std::size_t count, const std::function<void(std::size_t, std::size_t)>& body);
 
+// Moves the calling thread to another processor where it shares one with a thread of its team while
+// others that it may use are left to themselves.  Nothing about where threads may run is changed.
+void LeaveSharedProcessor(int threads);
+
 // Calls body(thread, threads) on each thread of a team of at most `threads`; all run at once.
 void ParallelTeam(int threads, const std::function<void(int, int)>& body);
 

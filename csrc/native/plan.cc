@@ -47,6 +47,7 @@ void Plan::Run(const std::vector<void*>& inputs, const std::vector<void*>& outpu
     }
   }
   const ThreadScope threads(data_.threads);
+  LeaveSharedProcessor(data_.threads);
   auto session = Lease();
   // When a step throws, the session is dropped: its memory may be half written.
   session->Run(inputs, outputs, context, nanoseconds);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import native_models as nm
 import paddle
 import pytest
@@ -60,6 +62,22 @@ def test_a_small_network_has_two_plans_that_give_the_same_bits() -> None:
     assert any("one thread too" in note for note in executable.notes)
     results = {executable([x])[0].numpy().tobytes() for _ in range(200)}
     assert len(results) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux")
+@pytest.mark.parametrize("processors", [1, None])
+def test_where_a_thread_may_run_is_left_alone(processors: int | None) -> None:
+    net, x = paddle.nn.Conv2D(16, 32, 3), paddle.randn([1, 16, 40, 40])
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, set(sorted(before)[:processors]))
+        allowed = os.sched_getaffinity(0)
+        executable = nm.check(net, x, threads=2)
+        for _ in range(20):
+            executable([x])
+        assert os.sched_getaffinity(0) == allowed
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def test_a_network_with_host_steps_has_one_plan() -> None:
