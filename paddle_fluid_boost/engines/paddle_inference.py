@@ -7,10 +7,11 @@ from typing import Any
 
 from ..capture.program import CapturedProgram, Slot
 from ..errors import EngineError
+from ..hardware.cores import usable_cores
 from ..options import options
 from . import _paddle as pd
 from . import paddle_inference_safety as safety
-from .paddle_inference_config import PredictorSettings, make_config, usable_cores
+from .paddle_inference_config import PredictorSettings, make_config
 from .paddle_inference_export import ExportedModel, exported
 from .paddle_inference_run import PredictorExecutable, error_summary
 from .probe_client import PROBE, ProbeUnavailable

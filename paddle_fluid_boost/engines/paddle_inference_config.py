@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -52,10 +51,3 @@ def make_config(model: str, params: str, settings: PredictorSettings) -> Any:
     config.enable_memory_optim(True)
     config.set_cpu_math_library_num_threads(settings.threads)
     return config
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -13,9 +13,10 @@ import numpy as np
 import paddle
 
 from ..engines.native.engine import NativeEngine, build_plan
-from ..engines.paddle_inference_config import PredictorSettings, make_config, usable_cores
+from ..engines.paddle_inference_config import PredictorSettings, make_config
 from ..engines.paddle_inference_run import PredictorExecutable
 from ..errors import BundleError, EngineError
+from ..hardware.cores import usable_cores
 from ..options import options
 from .bundle_file import read_bundle
 from .graph_json import graph_from_dict

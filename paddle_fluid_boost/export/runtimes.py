@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ..engines.paddle_inference_config import usable_cores
 from ..errors import ExportError
+from ..hardware.cores import usable_cores
 from ..options import options
 
 _CHILD = os.path.join(os.path.dirname(__file__), "child_run.py")

@@ -7,9 +7,9 @@ and shows how wrong each may be before the policy misses its bound.
 from __future__ import annotations
 
 import math
-import os
 from typing import Any
 
+from ..hardware.cores import usable_cores
 from .monitor import FunctionStats
 
 #: Share of eager time that compiling saves: prior, and the range the process-wide mean may reach.
@@ -124,10 +124,3 @@ class Estimates:
             "compile_seconds_at_1ms": self.cost.expect(1e-3),
             "compile_seconds_at_100ms": self.cost.expect(0.1),
         }
-
-
-def usable_cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from ...capture.program import CapturedProgram
 from ...errors import EngineError
+from ...hardware.cores import usable_cores
 from ...ir.flops import flops_by_op
 from ...ir.graph import Graph
 from ...ir.importer import import_program
@@ -91,13 +91,6 @@ def build_plan(
             built.append(alone)
             made.append("small: planned for one thread too; calls go to the faster, by timing")
     return NativeExecutable(built, graph, made)
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _notes(built: BuiltPlan, native: Any, threads: int, layout: str) -> list[str]:
