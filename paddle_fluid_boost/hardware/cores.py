@@ -1,8 +1,8 @@
 """How many threads may compute at once: the cores that this process may run on, and its quota.
 
 A container usually sees all cores of its host; what it may use is a quota of processor time
-(``docker run --cpus=2``).  With a thread for every core it would spend its quota within a fraction of
-each period and then stand still until the next one.
+(``docker run --cpus=2``).  With a thread for every core it would spend its quota within a fraction
+of each period and then stand still until the next one.
 """
 
 from __future__ import annotations
