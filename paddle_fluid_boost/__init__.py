@@ -21,6 +21,9 @@ from .plugin import install, installed, to_static, uninstall
 from .report import log as _log  # noqa: F401 - sets up the channels
 from .warm import wait, warmup
 
+# Last: the imports above say what to install where Paddle is missing.
+from . import io  # isort: skip
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -37,6 +40,7 @@ __all__ = [
     "export",
     "install",
     "installed",
+    "io",
     "load",
     "options",
     "override",
