@@ -6,11 +6,18 @@ import argparse
 import sys
 
 import coverage
+import memory
 import overhead
 import stalls
 import zoo
 
-_COMMANDS = {"coverage": coverage, "stalls": stalls, "overhead": overhead, "zoo": zoo}
+_COMMANDS = {
+    "coverage": coverage,
+    "memory": memory,
+    "overhead": overhead,
+    "stalls": stalls,
+    "zoo": zoo,
+}
 
 
 def main() -> int:

@@ -183,8 +183,16 @@ def _predictor(net: paddle.nn.Layer, data: paddle.Tensor, onednn: bool) -> Call:
 
 
 def _onnx(net: paddle.nn.Layer, data: paddle.Tensor) -> str:
-    """The path of the network as ONNX; its conversion may kill its process, so it has its own."""
-    prefix = _saved(net, data)
+    """The path of the network as ONNX, for this shape."""
+    return to_onnx(_saved(net, data))
+
+
+def to_onnx(prefix: str) -> str:
+    """The path of a saved network as ONNX; the conversion may kill its process, so it has its own.
+
+    Raises:
+        RuntimeError: it failed; with the last line that it said.
+    """
     path = prefix + ".onnx"
     program = (
         "import sys, paddle2onnx; prefix, path = sys.argv[1:];"
