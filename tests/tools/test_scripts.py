@@ -44,7 +44,7 @@ def test_real_interpreter_passes_the_check():
     )
 
 
-@pytest.mark.parametrize("script", ["test", "demo", "bench", "venv.sh", "../.ci/run"])
+@pytest.mark.parametrize("script", ["test", "demo", "bench", "sanitize", "venv.sh", "../.ci/run"])
 def test_scripts_are_valid_bash(script):
     checked = subprocess.run(["bash", "-n", str(TOOLS / script)], capture_output=True, text=True)
     assert checked.returncode == 0, checked.stderr
