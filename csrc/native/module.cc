@@ -228,7 +228,7 @@ void BindPlan(py::module_& module) {
                              })
       .def_property_readonly("operations", [](const Plan& self) { return self.data().operations; })
       .def_property_readonly("constant_bytes", &Plan::ConstantBytes)
-      .def_property_readonly("session_bytes", &Plan::SessionBytes);
+      .def_property_readonly("arena_bytes", &Plan::ArenaBytes);
 }
 
 }  // namespace

@@ -6,13 +6,15 @@
 #include <utility>
 
 #include "parallel.h"
+#include "workspace.h"
 
 namespace pfb {
 
-Plan::Plan(PlanData data) : data_(std::move(data)), idle_{} {}
+Plan::Plan(PlanData data) : data_(std::move(data)), idle_{} { Workspaces::Instance().PlanMade(); }
 
 Plan::~Plan() {
   for (auto& slot : idle_) std::unique_ptr<Session>(slot.exchange(nullptr)).reset();
+  Workspaces::Instance().PlanGone(ArenaBytes());
 }
 
 std::unique_ptr<Session> Plan::Lease() {
@@ -49,8 +51,10 @@ void Plan::Run(const std::vector<void*>& inputs, const std::vector<void*>& outpu
   const ThreadScope threads(data_.threads);
   LeaveSharedProcessor(data_.threads);
   auto session = Lease();
-  // When a step throws, the session is dropped: its memory may be half written.
-  session->Run(inputs, outputs, context, nanoseconds);
+  auto arena = Workspaces::Instance().Lease(ArenaBytes());
+  // When a step throws, both are dropped.
+  session->Run(*arena, inputs, outputs, context, nanoseconds);
+  Workspaces::Instance().GiveBack(std::move(arena));
   GiveBack(std::move(session));
 }
 

@@ -46,8 +46,8 @@ class Plan {
   const PlanData& data() const { return data_; }
   // Bytes of constants that this plan refers to (shared ones counted in full).
   std::size_t ConstantBytes() const;
-  // Bytes of one session's working memory.
-  std::size_t SessionBytes() const { return data_.arena_bytes + data_.scratchpad_bytes; }
+  // Bytes of the arena that a call works in.
+  std::size_t ArenaBytes() const { return data_.arena_bytes + data_.scratchpad_bytes; }
 
  private:
   // Sessions kept for the next call.  Slots are swapped atomically instead of locked, so that a

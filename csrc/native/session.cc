@@ -15,7 +15,6 @@ constexpr std::size_t kMaxKernelArguments = 16;
 
 Session::Session(const PlanData& plan)
     : plan_(plan),
-      arena_(plan.arena_bytes + plan.scratchpad_bytes),
       stream_(plan.engine),
       bases_(plan.storages.size(), nullptr),
       memories_(plan.values.size()),
@@ -23,9 +22,7 @@ Session::Session(const PlanData& plan)
       arguments_(plan.steps.size()) {
   for (std::size_t i = 0; i < plan.storages.size(); ++i) {
     const Storage& storage = plan.storages[i];
-    if (storage.kind == Storage::Kind::kArena && storage.last_step >= 0) {
-      bases_[i] = arena_.data() + storage.offset;
-    } else if (storage.kind == Storage::Kind::kConstant) {
+    if (storage.kind == Storage::Kind::kConstant) {
       // oneDNN and our kernels take sources without const; they only read them.
       bases_[i] = storage.packed ? static_cast<char*>(storage.packed->get_data_handle())
                                  : static_cast<char*>(const_cast<void*>(storage.data));
@@ -38,8 +35,7 @@ Session::Session(const PlanData& plan)
   }
   const Desc scratchpad_desc({static_cast<dnnl::memory::dim>(plan.scratchpad_bytes)},
                              dnnl::memory::data_type::u8, dnnl::memory::format_tag::a);
-  scratchpad_ = dnnl::memory(scratchpad_desc, plan.engine,
-                             plan.scratchpad_bytes ? arena_.data() + plan.arena_bytes : nullptr);
+  scratchpad_ = dnnl::memory(scratchpad_desc, plan.engine, nullptr);
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
     const Step& step = plan.steps[i];
     if (!step.primitive) continue;
@@ -54,6 +50,17 @@ Session::Session(const PlanData& plan)
     }
     if (step.scratchpad) arguments_[i].push_back({DNNL_ARG_SCRATCHPAD, scratchpad_.get()});
   }
+}
+
+void Session::MoveTo(char* arena) {
+  arena_ = arena;
+  for (std::size_t i = 0; i < plan_.storages.size(); ++i) {
+    const Storage& storage = plan_.storages[i];
+    if (storage.kind == Storage::Kind::kArena && storage.last_step >= 0) {
+      Point(static_cast<int>(i), arena + storage.offset);
+    }
+  }
+  if (plan_.scratchpad_bytes > 0) scratchpad_.set_data_handle(arena + plan_.arena_bytes);
 }
 
 void Session::Point(int storage, void* address) {
@@ -94,8 +101,10 @@ void Session::RunStep(std::size_t index, void* context, ParallelSwitch& parallel
   }
 }
 
-void Session::Run(const std::vector<void*>& inputs, const std::vector<void*>& outputs,
-                  void* context, std::vector<long long>* nanoseconds) {
+void Session::Run(const Arena& arena, const std::vector<void*>& inputs,
+                  const std::vector<void*>& outputs, void* context,
+                  std::vector<long long>* nanoseconds) {
+  if (arena.data() != arena_) MoveTo(arena.data());
   for (std::size_t i = 0; i < plan_.storages.size(); ++i) {
     const Storage& storage = plan_.storages[i];
     if (storage.kind == Storage::Kind::kInput) {

@@ -1,4 +1,4 @@
-// The state of one call of a plan: an arena, and memory objects that point into it.
+// The state of one call of a plan: memory objects that point into the arena it works in.
 #pragma once
 
 #include <vector>
@@ -16,16 +16,18 @@ class Session {
  public:
   explicit Session(const PlanData& plan);
 
-  void Run(const std::vector<void*>& inputs, const std::vector<void*>& outputs, void* context,
-           std::vector<long long>* nanoseconds);
+  // `arena` has room for what the plan keeps in it.
+  void Run(const Arena& arena, const std::vector<void*>& inputs, const std::vector<void*>& outputs,
+           void* context, std::vector<long long>* nanoseconds);
 
  private:
+  void MoveTo(char* arena);
   void Point(int storage, void* address);
   void* Address(int value) const;
   void RunStep(std::size_t index, void* context, ParallelSwitch& parallel);
 
   const PlanData& plan_;
-  Arena arena_;
+  char* arena_ = nullptr;  // where the memory objects point to
   dnnl::stream stream_;
   std::vector<char*> bases_;                 // per storage
   std::vector<dnnl::memory> memories_;       // per value; empty where no primitive needs it
