@@ -124,6 +124,10 @@ class PlanBuilder {
   int GroupNorm(int source, int scale, int shift, int groups, float epsilon);
   // x where positive, else slopes * x; one slope, or one per channel (dimension 1).
   int PRelu(int source, int slopes);
+  // y = x * gate(outer inner(inner mean(x) + b) + b) in one step; CanSqueeze says whether.
+  bool CanSqueeze(int source, const PostOps& inner, const PostOps& gate) const;
+  int Squeeze(int source, int inner, int inner_bias, int outer, int outer_bias,
+              const PostOps& inner_ops, const PostOps& gate_ops);
   int BatchNorm(int source, int mean, int variance, int scale, int shift, float epsilon);
   int Reduce(int source, const std::string& kind, std::vector<int> axes);
   int Concat(const std::vector<int>& sources, int axis);

@@ -151,6 +151,18 @@ void BindBuilder(py::module_& module) {
            })
       .def_static("unit_block", &PlanBuilder::UnitBlock)
       .def("layer_norm", &PlanBuilder::LayerNorm, Release())
+      .def("can_squeeze",
+           [](const PlanBuilder& self, int source, const PostOpTuples& inner,
+              const PostOpTuples& gate) {
+             return self.CanSqueeze(source, ReadPostOps(inner), ReadPostOps(gate));
+           })
+      .def("squeeze",
+           [](PlanBuilder& self, int source, int inner, int inner_bias, int outer, int outer_bias,
+              const PostOpTuples& inner_ops, const PostOpTuples& gate_ops) {
+             const auto first = ReadPostOps(inner_ops), second = ReadPostOps(gate_ops);
+             const py::gil_scoped_release release;
+             return self.Squeeze(source, inner, inner_bias, outer, outer_bias, first, second);
+           })
       .def("rms_norm", &PlanBuilder::RmsNorm, Release())
       .def("group_norm", &PlanBuilder::GroupNorm, Release())
       .def("prelu", &PlanBuilder::PRelu, Release())

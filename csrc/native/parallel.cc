@@ -57,6 +57,12 @@ const Runtime& TheRuntime() {
   return runtime;
 }
 
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
 struct Region {
   const std::function<void(int, int)>* body;
   std::mutex mutex;
@@ -95,6 +101,24 @@ void ParallelSwitch::Set(bool on) {
   if (on == on_ || !TheRuntime().complete()) return;
   on_ = on;
   TheRuntime().set_max_active_levels(on ? levels_ : 0);
+}
+
+void Meeting::Wait(int threads) {
+  if (threads < 2) return;
+  const int round = round_.load(std::memory_order_acquire);
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads) {
+    arrived_.store(0, std::memory_order_relaxed);
+    round_.store(round + 1, std::memory_order_release);
+    return;
+  }
+  for (int spins = 0; round_.load(std::memory_order_acquire) == round; ++spins) {
+    constexpr int kPatience = 1000;  // then the others seem to wait for this very processor
+    if (spins < kPatience) {
+      Pause();
+    } else {
+      sched_yield();
+    }
+  }
 }
 
 void LeaveSharedProcessor(int threads) {

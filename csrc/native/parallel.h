@@ -5,6 +5,7 @@
 // our loops run on the very threads that oneDNN's do.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
 
@@ -51,6 +52,17 @@ class ParallelSwitch {
 
 // Calls body(begin, end) on disjoint ranges that cover [0, count), one per thread.
 void ParallelFor(std::size_t count, const std::function<void(std::size_t, std::size_t)>& body);
+
+// Where the threads of a team wait for each other: too short a wait to sleep through.
+class Meeting {
+ public:
+  // Returns when all `threads` have come.
+  void Wait(int threads);
+
+ private:
+  std::atomic<int> arrived_{0};
+  std::atomic<int> round_{0};
+};
 
 // Moves the calling thread to another processor where it shares one with a thread of its team while
 // others that it may use are left to themselves.  Nothing about where threads may run is changed.

@@ -1,9 +1,6 @@
 #include "recurrent.h"
 
-#include <sched.h>
-
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 
 #include "parallel.h"
@@ -210,31 +207,6 @@ void EndPart(const RecurrentShape& shape, const RecurrentArguments& a, const Par
   }
 }
 
-// Threads that meet after every step wait for each other here: too short a wait to sleep through.
-class Meeting {
- public:
-  void Wait(int threads) {
-    const int round = round_.load(std::memory_order_acquire);
-    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads) {
-      arrived_.store(0, std::memory_order_relaxed);
-      round_.store(round + 1, std::memory_order_release);
-      return;
-    }
-    for (int spins = 0; round_.load(std::memory_order_acquire) == round; ++spins) {
-      constexpr int kPatience = 1000;  // then the others seem to wait for this very processor
-      if (spins < kPatience) {
-        __builtin_ia32_pause();
-      } else {
-        sched_yield();
-      }
-    }
-  }
-
- private:
-  std::atomic<int> arrived_{0};
-  std::atomic<int> round_{0};
-};
-
 // Bytes of the matrix that a thread must read per step to be worth a meeting: the threads' parts of
 // the state travel from one processor's cache to the other's, which takes over half a microsecond.
 constexpr std::size_t kShare = 192 << 10;
@@ -281,7 +253,7 @@ void RunRecurrent(const RecurrentShape& shape, const RecurrentArguments& argumen
     const Part part = {0, 0, 1, blocks * thread / threads, blocks * (thread + 1) / threads};
     for (int step = 0; step < shape.steps; ++step) {
       advance(shape, arguments, part, step);
-      if (threads > 1) meeting.Wait(threads);
+      meeting.Wait(threads);
     }
   });
   EndPart(shape, arguments, {0, 0, 1, 0, blocks});

@@ -139,6 +139,12 @@ FUSED_OPS: dict[str, OpSpec] = {
         {"epsilon": "float"},
         "x / sqrt(mean(x * x) + epsilon) * scale, the mean over the last dimension; scale is flat.",
     ),
+    "squeeze_excitation": OpSpec(
+        ("x", "w1", "b1?", "w2", "b2?"),
+        {"inner_ops": "unary post-ops", "gate_ops": "unary post-ops"},
+        "x [N, C, H, W] times a gate per image and channel: g(s w2 + b2) with s = f(m w1^T + b1), "
+        "m [N, C] the mean of x over its pixels, w1 and w2 [S, C], f and g the post-ops.",
+    ),
     "recurrent": OpSpec(
         ("x", "w", "r", "b", "h0?", "c0?"),
         {"mode": "'LSTM', 'GRU', 'RNN_TANH' or 'RNN_RELU'", "directions": "1, or 2: both ways"},

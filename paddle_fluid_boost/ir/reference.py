@@ -185,9 +185,11 @@ def _while(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
 # -- fused ops -------------------------------------------------------------------------------------
 
 
-def apply_post_ops(y: Tensor, node: Node, tensors: Sequence[Tensor]) -> Tensor:
+def apply_post_ops(
+    y: Tensor, node: Node, tensors: Sequence[Tensor], attribute: str = "post_ops"
+) -> Tensor:
     """``y`` after the node's post-ops; ``tensors`` parallel to the node's inputs."""
-    for name, *parameters in node.attrs.get("post_ops", ()):
+    for name, *parameters in node.attrs.get(attribute, ()):
         if name in BINARY_POST_OPS:
             y = _BINARY[name](y, tensors[parameters[0]])
         else:
@@ -312,6 +314,15 @@ def _rms_norm(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
     return [y if scale is None else y * scale]
 
 
+def _squeeze_excitation(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+    x, w1, b1, w2, b2 = tensors[:5]
+    squeezed = paddle.matmul(x.mean([2, 3]), w1, transpose_y=True)
+    squeezed = squeezed if b1 is None else squeezed + b1
+    gate = paddle.matmul(apply_post_ops(squeezed, node, tensors, "inner_ops"), w2)
+    gate = gate if b2 is None else gate + b2
+    return [x * apply_post_ops(gate, node, tensors, "gate_ops").unsqueeze([2, 3])]
+
+
 def _elementwise(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
     return [apply_post_ops(tensors[0], node, tensors)]
 
@@ -341,6 +352,7 @@ _SPECIAL: dict[str, Any] = {
     "add_layer_norm": _add_layer_norm,
     "fused_rms_norm": _rms_norm,
     "recurrent": recurrent,
+    "squeeze_excitation": _squeeze_excitation,
     "fused_elementwise": _elementwise,
     "reshape": _reshape,
 }

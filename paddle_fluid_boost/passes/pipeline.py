@@ -34,6 +34,7 @@ from .recurrent import LowerRecurrent
 from .rms_norm import RecogniseRmsNorm
 from .scalars import UnifyScalarArithmetic
 from .slices import MoveSlices, SplitUnbind
+from .squeeze_excitation import FuseSqueezeExcitation
 from .transposes import SimplifyTransposes
 from .views import SimplifyViews
 
@@ -75,6 +76,7 @@ PASSES: tuple[Pass, ...] = (
     MoveBeforeConcat(),
     FusePostOps(),
     FuseAddLayerNorm(),
+    FuseSqueezeExcitation(),
     # what the above left behind
     SimplifyViews(),
     MergeCommonSubexpressions(),

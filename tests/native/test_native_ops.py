@@ -83,6 +83,26 @@ def _recurrent(
     return make
 
 
+def _squeeze(channels: int, squeezed: int, side: int) -> Callable[[], tuple[Any, ...]]:
+    """Squeeze-and-excitation after a convolution, and on the input as it is."""
+
+    def make() -> tuple[Any, ...]:
+        w = R([channels, 8, 1, 1])
+        v, a = R([squeezed, channels, 1, 1]) * 0.3, R([squeezed])
+        u, b = R([channels, squeezed, 1, 1]) * 0.3, R([channels])
+
+        def gated(x: Any) -> Any:
+            mean = F.adaptive_avg_pool2d(x, 1)
+            return x * F.hardsigmoid(F.conv2d(F.relu(F.conv2d(mean, v, a)), u, b))
+
+        def call(image: Any, x: Any) -> Any:
+            return [gated(F.hardswish(F.conv2d(image, w))), gated(x)]
+
+        return call, R([2, 8, side, side]), R([2, channels, side, side])
+
+    return make
+
+
 NATIVE: dict[str, Callable[[], tuple[Any, ...]]] = {
     "conv": _conv(padding=1),
     "conv stride": _conv(stride=2, padding=1),
@@ -262,14 +282,10 @@ NATIVE: dict[str, Callable[[], tuple[Any, ...]]] = {
     "sum max min": _unary(lambda x: [x.sum(1), x.max(-1), x.min([0, 2])]),
     "nearest": _unary(lambda x: F.interpolate(x, scale_factor=2, mode="nearest")),
     "bilinear": _unary(lambda x: F.interpolate(x, size=[10, 14], mode="bilinear")),
-    "squeeze excitation": _with_weights(
-        lambda x, w, v: (
-            x * F.hardsigmoid(F.conv2d(F.relu(F.conv2d(F.adaptive_avg_pool2d(x, 1), w)), v))
-        ),
-        [2, 16, 9, 9],
-        [4, 16, 1, 1],
-        [16, 4, 1, 1],
-    ),
+    "squeeze excitation": _squeeze(16, 4, 9),
+    "squeeze excitation odd sizes": _squeeze(72, 20, 7),
+    "squeeze excitation few pixels": _squeeze(40, 24, 3),
+    "squeeze excitation large": _squeeze(96, 24, 28),
     "lstm": _recurrent("LSTM"),
     "lstm layers": _recurrent("LSTM", num_layers=3, batch=1),
     "lstm both ways": _recurrent("LSTM", num_layers=2, direction="bidirect"),

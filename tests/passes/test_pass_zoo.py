@@ -17,7 +17,7 @@ PLAIN = {
 
 #: network -> number of nodes after the passes: a fusion lost shows as a larger number.
 NODES = {
-    "squeeze_excitation": 5,
+    "squeeze_excitation": 2,
     "unet": 7,
     "yolo": 26,
     "text_recogniser": 11,
@@ -27,7 +27,7 @@ NODES = {
     "tagger": 6,
     "encoder_norm_first": 12,
     "transformer_decoder": 22,
-    "mobilenet_v3_small": 74,
+    "mobilenet_v3_small": 47,
 }
 
 

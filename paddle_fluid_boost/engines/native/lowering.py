@@ -184,6 +184,10 @@ class Lowering:
         self.kept.append(array)
         return int(self.builder.constant(array.ctypes.data, shape_of(value), value.dtype, False))
 
+    def unary_ops(self, node: Node, attribute: str) -> list[PostOp]:
+        """The post-ops of a list that holds no binary ones."""
+        return [_UNARY[name](*parameters) for name, *parameters in node.attrs[attribute]]
+
     def post_ops(self, node: Node, shape: Sequence[int], skip: int = 0) -> list[PostOp]:
         """The node's post-ops from the ``skip``-th on, for a result of ``shape``.
 

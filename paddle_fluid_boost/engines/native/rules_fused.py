@@ -101,6 +101,22 @@ def add_layer_norm(low: Lowering, node: Node) -> list[int]:
     return [normal, total]
 
 
+@lowers("squeeze_excitation")
+def squeeze_excitation(low: Lowering, node: Node) -> int:
+    """One step where x has its channels last, otherwise what it is made of."""
+    x, w1, b1, w2, b2 = (low.optional(value) for value in node.inputs)
+    batch, channels, height, width = shape_of(node.output)
+    inner, gate = low.unary_ops(node, "inner_ops"), low.unary_ops(node, "gate_ops")
+    build = low.builder
+    if build.can_squeeze(x, inner, gate):
+        return int(build.squeeze(x, w1, b1, w2, b2, inner, gate))
+    pooled = build.pool(x, "avg", [height, width], [1, 1], [0, 0], [batch, channels, 1, 1])
+    mean = build.reshape(pooled, [batch, channels])
+    squeezed = build.matmul(mean, build.permute(w1, [1, 0]), b1, inner)
+    gates = build.reshape(build.matmul(squeezed, w2, b2, gate), [batch, channels, 1, 1])
+    return int(build.binary("mul", x, gates, shape_of(node.output), []))
+
+
 @lowers("fused_rms_norm")
 def rms_norm(low: Lowering, node: Node) -> int:
     x, scale = node.inputs[:2]
