@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "interleave.h"
 #include "parallel.h"
 #include "plan.h"
 #include "strided_copy.h"
@@ -133,7 +134,15 @@ void PlanBuilder::CopyStep(int from, int to) {
   const Desc& destination = desc(to);
   const std::string name = std::move(step_name_);
   step_name_ = "reorder";
-  if (Computable(values_[from].dtype)) {
+  const Dims dims = source.get_dims();
+  const bool image = dims.size() > 2 && dims[1] == 3 && values_[from].dtype == DType::kFloat32 &&
+                     IsRowMajor(source) &&
+                     destination == ChannelsLast(dims, dnnl::memory::data_type::f32);
+  if (image && InterleaveSupported()) {
+    const auto batch = static_cast<std::size_t>(dims[0]);
+    const auto pixels = static_cast<std::size_t>(ElementCount(dims)) / (3 * batch);
+    AddKernel({{0, from}, {1, to}}, InterleaveKernel(batch, pixels));
+  } else if (Computable(values_[from].dtype)) {
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     const dnnl::reorder::primitive_desc pd(engine_, source, engine_, destination, attributes);

@@ -136,6 +136,11 @@ NATIVE: dict[str, Callable[[], tuple[Any, ...]]] = {
         [16, 3, 2, 2],
         [12],
     ),
+    "conv of an image": _with_weights(
+        lambda x, w: F.relu(F.conv2d(x, w, stride=2)), [2, 3, 33, 29], [16, 3, 3, 3]
+    ),
+    "conv of a small image": _with_weights(F.conv2d, [1, 3, 3, 3], [16, 3, 2, 2]),
+    "conv 3d of three planes": _with_weights(F.conv3d, [2, 3, 5, 7, 6], [16, 3, 2, 2, 2]),
     "conv 3d": _with_weights(
         lambda x, w, b: F.relu(F.conv3d(x, w, b, [1, 2, 1], [0, 1, 1])),
         [2, 8, 5, 6, 7],
