@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from .bundle_target import make_bundle
 from .cases import CaseMaker
 from .job import Job, Maker, make
 from .loading import load_object
+from .mobile_targets import make_mnn, make_ncnn, make_ort, make_paddle_lite
 from .onnx_target import make_onnx
 from .output import REPORT, atomic_folder
 from .paddle_target import make_paddle
@@ -29,6 +31,10 @@ TARGETS: dict[str, Maker] = {
     "paddle": make_paddle,
     "onnx": make_onnx,
     "bundle": make_bundle,
+    "mobile": make_ort,
+    "mnn": make_mnn,
+    "ncnn": make_ncnn,
+    "paddlelite": make_paddle_lite,
 }
 
 
@@ -85,13 +91,16 @@ def export(
     try:
         shown.step("", "load")
         source = _source(model, _listed(shapes), _listed(ranges), arguments, weights)
-        with atomic_folder(out, replace=force) as folder:
+        with (
+            atomic_folder(out, replace=force) as folder,
+            tempfile.TemporaryDirectory(prefix="pfb-export-") as scratch,
+        ):
             report = Report(source.label, os.path.abspath(out), warnings=list(source.warnings))
             shown.step("", "reference")
             cases = CaseMaker(source, samples)
             cases.cases(source.signature)
             shown.done()
-            job = Job(source, cases, folder, shown, rtol=rtol, strict=strict, opset=opset)
+            job = Job(source, cases, folder, scratch, shown, rtol=rtol, strict=strict, opset=opset)
             _make_all(job, targets, report, keep_going)
             report.seconds = time.perf_counter() - started
             report.versions = versions()

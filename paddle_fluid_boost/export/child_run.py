@@ -95,6 +95,7 @@ def mnn_runner(request: dict[str, Any]) -> Runner:
 
 def ncnn_runner(request: dict[str, Any]) -> Runner:
     import ncnn
+    import numpy
 
     net = ncnn.Net()
     net.opt.num_threads = request["settings"]["threads"]
@@ -103,17 +104,17 @@ def ncnn_runner(request: dict[str, Any]) -> Runner:
         raise RuntimeError("ncnn cannot load the model")
 
     def run(arrays: list[Any]) -> list[Any]:
-        with net.create_extractor() as extractor:
-            for number, array in enumerate(arrays):
-                # ncnn has no batch dimension: one image goes in, one result comes out.
-                extractor.input(f"in{number}", ncnn.Mat(array[0].copy()).clone())
-            results = []
-            for number in range(request["settings"]["outputs"]):
-                _, made = extractor.extract(f"out{number}")
-                import numpy
-
-                results.append(numpy.array(made)[None])
-            return results
+        # ncnn has no batch dimension: one image goes in, one result comes out.  It reads the
+        # inputs when results are asked for: they must live until then.
+        images = [ncnn.Mat(array[0]).clone() for array in arrays]
+        extractor = net.create_extractor()
+        for number, image in enumerate(images):
+            extractor.input(f"in{number}", image)
+        results = []
+        for number in range(request["settings"]["outputs"]):
+            _, made = extractor.extract(f"out{number}")
+            results.append(numpy.array(made)[None])
+        return results
 
     return run
 

@@ -21,19 +21,22 @@ _MOST_SINGLE = 3
 class Job:
     """source: what is exported.  cases: what artefacts are compared on.  folder: where they go.
 
+    scratch: a folder for files on the way.  converted: ONNX files there, or why there is none, by
+    signature and way of capture.
+
     rtol: allowed relative error, None for the default of each dtype.
     strict: a size that cannot stay open is a failure.
-    made: signature and artefact of the targets that are done, by target.
     """
 
     source: Source
     cases: CaseMaker
     folder: str
+    scratch: str
     progress: Progress
     rtol: float | None = None
     strict: bool = False
     opset: int = 17
-    made: dict[str, tuple[Signature, Captured]] = field(default_factory=dict)
+    converted: dict[tuple[str, str], tuple[str, Artefact | str]] = field(default_factory=dict)
     _captures: dict[tuple[str, str], Captured | str] = field(default_factory=dict)
 
     def capture(self, signature: Signature, way: str) -> Captured:
@@ -75,7 +78,6 @@ def make(job: Job, target: str, maker: Maker) -> Artefact:
                 # The reason of the preferred way tells most.
                 first = first or last
                 continue
-            job.made[target] = (signature, captured)
             if signature.names != wanted.names:
                 fixed = [name for name in wanted.names if name not in signature.names]
                 artefact.notes.insert(0, _fixed_note(fixed, first or "", signature))

@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,7 +24,8 @@ from .graph_json import graph_from_dict
 from .structure import Template, rebuild
 
 Shapes = tuple[tuple[int, ...], ...]
-_WARM_UP_CALLS = 3
+#: A plan is warm after some calls: threads are awake, and a small plan knows how many it wants.
+_FEWEST_CALLS, _MOST_CALLS, _WARM_UP_S = 3, 32, 0.05
 _MODEL, _PARAMS = "paddle/model.json", "paddle/model.pdiparams"
 
 
@@ -122,8 +124,12 @@ class LoadedModel:
                 paddle.zeros(list(shape), one["dtype"]) for shape, one in zip(shapes, self.inputs)
             ]
             try:
-                for _ in range(_WARM_UP_CALLS):
+                started, calls = time.perf_counter(), 0
+                while calls < _FEWEST_CALLS or (
+                    calls < _MOST_CALLS and time.perf_counter() - started < _WARM_UP_S
+                ):
                     self(*zeros)
+                    calls += 1
             except EngineError as error:  # a model that zeros do not suit
                 self.notes.append(f"not warmed up: {error}")
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
+from dataclasses import replace
 from typing import Any
 
 from ..capture.lock import STATIC_LOCK
@@ -26,16 +28,40 @@ _CHILD = os.path.join(os.path.dirname(__file__), "child_onnx.py")
 
 
 def make_onnx(job: Job, captured: Captured, signature: Signature, cases: list[Case]) -> Artefact:
-    """Writes ``model.onnx``.
+    """Writes ``model.onnx``; raises what :func:`onnx_once` does."""
+    path, artefact = onnx_once(job, captured, signature, cases)
+    shutil.copyfile(path, os.path.join(job.folder, f"{STEM}.onnx"))
+    return artefact
+
+
+def onnx_once(
+    job: Job, captured: Captured, signature: Signature, cases: list[Case]
+) -> tuple[str, Artefact]:
+    """A verified ONNX file among the job's scratch files, made once for each captured program.
 
     Raises:
         ExportError: something needed is missing, the model cannot be converted, or ONNX Runtime
             gives other results.
     """
+    key = (str(signature.inputs), captured.way)
+    if key not in job.converted:
+        target = os.path.join(job.scratch, f"{len(job.converted)}.onnx")
+        try:
+            job.converted[key] = target, _make(job, captured, signature, cases, target)
+        except ExportError as error:
+            job.converted[key] = target, str(error)
+    target, made = job.converted[key]
+    if isinstance(made, str):
+        raise ExportError(made)
+    return target, replace(made, notes=list(made.notes))
+
+
+def _make(
+    job: Job, captured: Captured, signature: Signature, cases: list[Case], target: str
+) -> Artefact:
     missing = by_name("onnx").missing()
     if missing:
         raise ExportError(f"needs {', '.join(missing)}: {by_name('onnx').how}")
-    target = os.path.join(job.folder, f"{STEM}.onnx")
     names = output_names(captured.template, len(captured.program.outputs))
     with tempfile.TemporaryDirectory(prefix="pfb-onnx-") as work:
         job.progress.step("onnx", "convert")
@@ -43,13 +69,13 @@ def make_onnx(job: Job, captured: Captured, signature: Signature, cases: list[Ca
         job.progress.step("onnx", "simplify")
         spec = _spec(captured, signature, names, work)
         made, notes = _polished(job, raw, spec, signature, cases, names, work)
-        os.replace(made.path, target)
+        shutil.move(made.path, target)
     if rewritten:
         notes.insert(0, "rewritten first: " + ", ".join(f"{n} x{c}" for n, c in rewritten.items()))
     notes.insert(0, f"opset {made.opset}")
     return Artefact(
         target="onnx",
-        files={os.path.basename(target): os.path.getsize(target)},
+        files={f"{STEM}.onnx": os.path.getsize(target)},
         shapes=[str(one) for one in signature.inputs],
         inputs=[one.name for one in signature.inputs],
         outputs=names,

@@ -20,14 +20,25 @@ class Target:
         return [package for package in self.needs if version(package) is None]
 
 
+_ONNX = ("paddle2onnx", "onnx", "onnxruntime")
+_HOW_ONNX = "pip install 'paddle-fluid-boost[export]' (paddle2onnx has no wheel for Python 3.13)"
+
 TARGETS: tuple[Target, ...] = (
     Target("paddle", (), ""),
     Target(
         "onnx",
-        ("paddle2onnx", "onnx", "onnxruntime"),
-        "pip install 'paddle-fluid-boost[export]' (paddle2onnx has no wheel for Python 3.13)",
+        _ONNX,
+        _HOW_ONNX,
     ),
     Target("bundle", (), ""),
+    Target("mobile", (*_ONNX,), _HOW_ONNX),
+    Target("mnn", (*_ONNX, "MNN"), "pip install 'paddle-fluid-boost[export]' MNN"),
+    Target(
+        "ncnn",
+        (*_ONNX, "ncnn", "pnnx"),
+        "pip install 'paddle-fluid-boost[export]' ncnn, and pip install --no-deps pnnx "
+        "(with its dependencies it would bring PyTorch)",
+    ),
 )
 _VERSIONS = (
     "paddle-fluid-boost",
@@ -38,6 +49,9 @@ _VERSIONS = (
     "onnx",
     "onnxruntime",
     "onnxslim",
+    "MNN",
+    "ncnn",
+    "pnnx",
 )
 
 
