@@ -17,8 +17,8 @@ from ..errors import UnsupportedPaddleError
 try:
     import paddle
     from paddle.base import core, framework
+    from paddle.jit.dy2static import program_translator
     from paddle.jit.dy2static.convert_call_func import convert_call
-    from paddle.jit.dy2static.program_translator import ProgramTranslator
     from paddle.pir.core import program_guard
 
     ops = paddle._C_ops
@@ -30,6 +30,7 @@ try:
     deserialize = core.deserialize_pir_program
     Program = paddle.pir.Program
     Value = paddle.pir.Value
+    StaticFunction = program_translator.StaticFunction
     DataType = core.DataType
 except (ImportError, AttributeError) as error:
     raise UnsupportedPaddleError(
@@ -39,6 +40,7 @@ except (ImportError, AttributeError) as error:
 __all__ = [
     "DataType",
     "Program",
+    "StaticFunction",
     "Value",
     "convert_call",
     "deserialize",
@@ -65,7 +67,7 @@ def editing(program: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def plain_functions() -> Iterator[None]:
     """Inside, what the user decorated with ``to_static`` runs as the plain Python function."""
-    translator = ProgramTranslator.get_instance()
+    translator = program_translator.ProgramTranslator.get_instance()
     before = translator.enable_to_static
     translator.enable_to_static = False
     try:

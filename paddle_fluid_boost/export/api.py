@@ -14,6 +14,7 @@ from . import _paddle as pd
 from .bundle_target import make_bundle
 from .cases import CaseMaker
 from .job import Job, Maker, make
+from .learned import learned_signature
 from .loading import load_object
 from .mobile_targets import make_mnn, make_ncnn, make_ort, make_paddle_lite
 from .onnx_target import make_onnx
@@ -64,8 +65,9 @@ def export(
         out: the folder to make; it appears only when all is well.
         to: targets, of ``TARGETS``.
         shapes: the inputs, e.g. ``"x=batch,3,h,w"`` or ``"ids:int64=batch,seq"``.  Names stand for
-            sizes that vary.  May be left out for a saved model, and for a Layer under
-            ``to_static`` with ``input_spec``.
+            sizes that vary.  May be left out for a saved model, for a Layer under ``to_static``
+            with ``input_spec``, and for one that was called under the plugin: what differed
+            between its calls is left open.
         ranges: the sizes of names, e.g. ``"h=64..256:32"`` or ``"h=224,320"``; the first is what
             a name gets if it cannot stay open.
         arguments: keyword arguments for making the Layer.
@@ -175,10 +177,13 @@ def _label(model: Any) -> str:
 
 
 def _declared(call: Any, ranges: list[str]) -> Signature:
-    """The signature that the user gave to ``to_static``; SpecError without one."""
+    """The signature that the user gave to ``to_static``, or that calls had; SpecError without."""
     forward: Callable[..., Any] = call.forward if isinstance(call, pd.paddle.nn.Layer) else call
     specs = getattr(getattr(forward, "_function_spec", None), "input_spec", None)
     if not specs or not all(isinstance(one, pd.paddle.static.InputSpec) for one in specs):
+        learned = learned_signature(call)
+        if learned is not None:
+            return learned
         raise SpecError(
             "--shape is missing: say what the model takes, e.g. --shape x=batch,3,224,224 "
             "(names for sizes that vary, --shape once per input)"
