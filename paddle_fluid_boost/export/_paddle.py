@@ -17,7 +17,7 @@ from ..errors import UnsupportedPaddleError
 try:
     import paddle
     from paddle.base import core, framework
-    from paddle.jit.dy2static import program_translator
+    from paddle.jit.dy2static import origin_info, program_translator
     from paddle.jit.dy2static.convert_call_func import convert_call
     from paddle.pir.core import program_guard
 
@@ -142,3 +142,32 @@ def read_results_of_in_place_ops(program: Any) -> None:
                 for operand in user.operands():
                     if operand.source().is_same(written):
                         operand.set_source(result)
+
+
+def restore_source_lines(program: Any) -> None:
+    """After a capture of transformed code: ops name the user's lines and not the generated ones."""
+    origin_info.update_op_callstack_with_origin_info(program)
+
+
+def user_line(file: str, line: int) -> tuple[str, int, str] | None:
+    """File, line and code that line ``line`` of a generated ``file`` was made from."""
+    found = origin_info.global_origin_info_map.get(origin_info.Location(file, line).line_location)
+    if found is None:
+        return None
+    path, number, _, code = found.as_frame()
+    return path, number, code.strip()
+
+
+def inputs_as_data(program: Any) -> None:
+    """``feed`` ops, as old programs have them, as ``data`` ops."""
+    block = program.global_block()
+    with editing(program):
+        for op in list(block.ops):
+            if op.name() == "pd_op.feed":
+                value, attrs = op.result(0), op.attrs()
+                set_insertion_point(op)
+                made = paddle._pir_ops.data(
+                    attrs["name"], list(value.shape), value.dtype, core.Place()
+                )
+                value.replace_all_uses_with(made)
+                block.remove_op(op)

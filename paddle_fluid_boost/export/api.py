@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..capture.lock import STATIC_LOCK
 from ..errors import ExportError, SpecError
 from . import _paddle as pd
 from .bundle_target import make_bundle
@@ -88,6 +89,7 @@ def export(
         SpecError: ``shapes`` or ``ranges`` cannot be read.
     """
     targets = _targets(to)
+    STATIC_LOCK.open()
     started = time.perf_counter()
     shown = Progress(len(targets) + 1, quiet=not progress)
     try:

@@ -11,20 +11,22 @@ Whether a way was right is not judged here: every artefact is compared with eage
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ..capture.lock import STATIC_LOCK
 from ..capture.program import CapturedProgram
 from ..capture.trace import trace
+from ..errors import CaptureRefused
 from . import _paddle as pd
 from .spec import Signature
 from .structure import plain
 
 TRACE, AST = "trace", "ast"
+_WHERE = re.compile(r"(.*?):(\d+): ")
 
 
 def ways(signature: Signature) -> tuple[str, ...]:
@@ -62,13 +64,23 @@ def capture_call(
     def target(*inputs: Any) -> Any:
         return plain(apply(pd.convert_call(call) if way == AST else call, keywords, inputs))
 
-    STATIC_LOCK.open()
     with pd.plain_functions(), pd.paddle.no_grad():
         tensors = [pd.paddle.to_tensor(array) for array in examples]
-        captured, result = trace(
-            target, tensors, {}, dynamic_dims=open_dims, names=[i.name for i in signature.inputs]
-        )
+        names = [one.name for one in signature.inputs]
+        try:
+            captured, result = trace(target, tensors, {}, dynamic_dims=open_dims, names=names)
+        except CaptureRefused as error:
+            raise CaptureRefused(error.reason, _origin(error.where)) from error
+    if way == AST:
+        pd.restore_source_lines(captured.program)
     return _distinct(captured), result
+
+
+def _origin(where: str) -> str:
+    """``"file:line: code"`` of the user's where it is of a file that the AST way generated."""
+    found = _WHERE.match(where)
+    origin = pd.user_line(found[1], int(found[2])) if found else None
+    return where if origin is None else "{}:{}: {}".format(*origin)
 
 
 def _distinct(captured: CapturedProgram) -> CapturedProgram:

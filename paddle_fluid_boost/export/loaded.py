@@ -14,13 +14,11 @@ import numpy as np
 import paddle
 
 from ..engines.native.engine import NativeEngine, build_plan
-from ..engines.paddle_inference_config import PredictorSettings, make_config
 from ..engines.paddle_inference_run import PredictorExecutable
 from ..errors import BundleError, EngineError
-from ..hardware.cores import usable_cores
-from ..options import options
 from .bundle_file import read_bundle
 from .graph_json import graph_from_dict
+from .predictor import open_predictor
 from .structure import Template, rebuild
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -152,23 +150,12 @@ class LoadedModel:
             for path, content in zip((model, params), self._model):
                 with open(path, "wb") as file:
                     file.write(content)
-            threads = options.threads or usable_cores()
-            settings = PredictorSettings(False, threads, options.onednn_cache_capacity)
-            try:
-                predictor = paddle.inference.create_predictor(
-                    make_config(model, params if self._model[1] else "", settings)
-                )
-            except (RuntimeError, ValueError, SystemError) as error:
-                raise EngineError(f"the Paddle model of {self.path}: {error}") from error
-        return PredictorExecutable(
-            predictor,
-            engine="paddle_inference",
-            input_names=[one["name"] for one in self.inputs],
-            output_order=range(len(self.output_names)),
-            per_thread_caches=False,
-            nbytes=len(self._model[1]),
-            notes=[],
-        )
+            return open_predictor(
+                model,
+                params if self._model[1] else "",
+                [one["name"] for one in self.inputs],
+                len(self.output_names),
+            )
 
     # -- arguments ---------------------------------------------------------------------------------
 

@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from ..capture.lock import STATIC_LOCK
 from ..capture.program import CapturedProgram, Slot
 from ..capture.trace import dtype_name
+from ..engines.paddle_inference_run import PredictorExecutable
 from ..errors import CaptureRefused, ExportError
 from . import _paddle as pd
 from .capturing import distinct_positions
-from .runtimes import run_in_child
+from .predictor import open_predictor
 from .source import Captured
 from .spec import Signature, TensorSpec
 from .structure import Template
@@ -69,6 +71,7 @@ class SavedSource:
 
     def __post_init__(self) -> None:
         self.label = self.model
+        self._predictor: PredictorExecutable | None = None
         old = self.model.endswith(".pdmodel")
         self._captured = _from_pdmodel(self.model, self.params) if old else _from_json(self.model)
         own = [
@@ -79,13 +82,12 @@ class SavedSource:
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """See :class:`~.source.Source`."""
-        return run_in_child(
-            "paddle", self.model, params=self.params, cases=[list(inputs)], names=self._names
-        ).outputs[0]
-
-    @property
-    def _names(self) -> list[str]:
-        return [one.name for one in self.signature.inputs]
+        if self._predictor is None:
+            names = [slot.name for slot in self._captured.inputs]
+            count = len(self._captured.outputs)
+            self._predictor = open_predictor(self.model, self.params, names, count)
+        tensors = [pd.paddle.to_tensor(array) for array in inputs]
+        return [tensor.numpy() for tensor in self._predictor(tensors)]
 
     def ways(self, signature: Signature) -> Sequence[str]:
         """The program as it is."""
@@ -134,8 +136,9 @@ def _from_json(model: str) -> CapturedProgram:
 
 
 def _from_pdmodel(model: str, params: str) -> CapturedProgram:
-    with open(model, "rb") as file, open(params, "rb") as weights:
+    with open(model, "rb") as file, open(params, "rb") as weights, STATIC_LOCK:
         program, arrays = pd.old_program(file.read(), weights.read())
+        pd.inputs_as_data(program)
     return captured_from(program, {n: pd.paddle.to_tensor(a) for n, a in arrays.items()}, model)
 
 
