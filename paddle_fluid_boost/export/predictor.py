@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import paddle
 
-from ..engines.paddle_inference_config import PredictorSettings, make_config, usable_cores
+from ..engines.paddle_inference_config import PredictorSettings, make_config
 from ..engines.paddle_inference_run import PredictorExecutable
 from ..errors import EngineError
+from ..hardware.cores import usable_cores
 from ..options import options
 
 
