@@ -23,6 +23,7 @@ from .capturing import distinct_positions
 from .predictor import open_predictor
 from .source import Captured
 from .spec import Signature, TensorSpec
+from .specialise import specialised
 from .structure import Template
 
 _FORMATS = (".json", ".pdmodel")
@@ -90,18 +91,19 @@ class SavedSource:
         return [tensor.numpy() for tensor in self._predictor(tensors)]
 
     def ways(self, signature: Signature) -> Sequence[str]:
-        """The program as it is."""
+        """The program as it is, or at fixed sizes."""
         return ("stored",)
 
     def capture(self, signature: Signature, examples: Sequence[np.ndarray], way: str) -> Captured:
-        """See :class:`~.source.Source`; CaptureRefused where a size of its own has to be fixed."""
-        for one, slot in zip(signature.inputs, self._captured.inputs):
-            closed = [d for d, n in zip(one.dims, slot.shape) if n < 0 and isinstance(d, int)]
-            if closed and signature.names != self.signature.names:
-                raise CaptureRefused(f"input '{one.name}' of a saved model cannot be fixed here")
-        count = len(self._captured.outputs)
+        """See :class:`~.source.Source`; all sizes may be fixed, or none."""
+        program = self._captured
+        if any(-1 in slot.shape for slot in program.inputs) and not signature.names:
+            program = specialised(program, examples)
+        elif signature.names != self.signature.names:
+            raise CaptureRefused("of a saved model, either all open sizes are fixed or none")
+        count = len(program.outputs)
         template: Template = {"list": [{"tensor": i} for i in range(count)]}
-        return Captured(self._captured, template, way)
+        return Captured(program, template, way)
 
 
 def _names(shape: Sequence[int], position: int) -> list[int | str]:
