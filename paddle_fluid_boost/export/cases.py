@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,11 +18,28 @@ _INTEGER_BOUNDS = (1000, 100, 10, 2)
 
 @dataclass
 class Case:
-    """label: as the report shows it; inputs in calling order; want: the distinct outputs."""
+    """label: as the report shows it; inputs in calling order; want: the distinct outputs.
+
+    rerun: gives the model's outputs for other inputs.
+    """
 
     label: str
     inputs: list[np.ndarray]
     want: list[np.ndarray]
+    rerun: Callable[[list[np.ndarray]], list[np.ndarray]] | None = None
+    _moved: list[float] | None = None
+
+    def moved(self) -> list[float]:
+        """How far each output moves when the inputs change in their last digits.
+
+        No other order of the same additions can be held to less.
+        """
+        if self._moved is None:
+            random = np.random.default_rng(0)
+            nudged = [_nudged(random, array) for array in self.inputs]
+            outputs = self.rerun(nudged) if self.rerun is not None else self.want
+            self._moved = [_distance(one, want) for one, want in zip(outputs, self.want)]
+        return self._moved
 
 
 class CaseMaker:
@@ -69,7 +86,7 @@ class CaseMaker:
         if key not in self._made:
             label = " ".join([*(f"{n}={s}" for n, s in sizes.items()), f"seed={seed}"])
             inputs, want = self._run(signature.inputs, shapes, seed)
-            self._made[key] = Case(label, inputs, want)
+            self._made[key] = Case(label, inputs, want, self._source.run)
         return self._made[key]
 
     def _run(
@@ -95,7 +112,7 @@ class CaseMaker:
         key = ("sample", name)
         if key not in self._made:
             try:
-                self._made[key] = Case(name, inputs, self._source.run(inputs))
+                self._made[key] = Case(name, inputs, self._source.run(inputs), self._source.run)
             except Exception as error:
                 raise ExportError(
                     f"--samples: the model itself fails on {name}: {error}"
@@ -131,6 +148,20 @@ def random_array(
     if "int" in dtype:
         return np.asarray(random.integers(0, min(bound, 100), shape)).astype(dtype)
     return np.asarray(random.standard_normal(shape)).astype(dtype)
+
+
+def _nudged(random: np.random.Generator, array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind != "f":
+        return array
+    step = 4 * np.finfo(array.dtype).eps
+    return np.asarray(array * (1 + step * random.choice([-1, 1], array.shape))).astype(array.dtype)
+
+
+def _distance(one: np.ndarray, other: np.ndarray) -> float:
+    if one.shape != other.shape or other.dtype.kind != "f":
+        return 0.0
+    finite = np.isfinite(one) & np.isfinite(other)
+    return float(np.abs(one[finite].astype("float64") - other[finite]).max(initial=0.0))
 
 
 def _check_steady(source: Source, case: Case) -> None:

@@ -38,54 +38,56 @@ def specialised(captured: CapturedProgram, inputs: Sequence[np.ndarray]) -> Capt
     if any(node.regions for node in graph.nodes):
         raise CaptureRefused("the saved model has branches or loops; its sizes cannot be fixed")
     tensors = [paddle.to_tensor(array) for array in inputs]
-    known = _known(graph, tensors)
-
-    def replay(*symbols: Any) -> list[Any]:
-        return _replay(graph, symbols, known)
-
     names = [slot.name for slot in captured.inputs]
     try:
+        replay = _Replay(graph, tensors)
         made, _ = trace(replay, tensors, {}, names=names)
-    except EngineError as error:
-        raise CaptureRefused(str(error)) from error
+    except (EngineError, RuntimeError, ValueError, TypeError, SystemError) as error:
+        raise CaptureRefused(f"the saved model cannot be traced again: {error}") from error
     if len(made.outputs) != len(captured.outputs):
         raise CaptureRefused("an output of the saved model depends on shapes alone")
     return replace(made, seconds=0.0)
 
 
-def _known(graph: Graph, tensors: Sequence[Any]) -> dict[Value, Any]:
-    """The eager values of everything that depends on nothing but shapes."""
-    env: dict[Value, Any] = dict(zip(graph.inputs, tensors))
-    for constant in graph.constants:
-        env[constant] = constant_tensor(constant)
-    found: dict[Value, Any] = {}
-    with paddle.no_grad():
-        for node in graph.nodes:
-            reads = [value for value in node.inputs if value is not None]
-            from_shapes = node.op in _SHAPE_OPS or (
-                all(isinstance(value, Constant) or value in found for value in reads)
-                and any(value in found for value in reads)
-            )
-            results = host_call(node, [None if v is None else env[v] for v in node.inputs])
-            for value, result in zip(node.outputs, results):
-                env[value] = result
-                if from_shapes and result is not None:
-                    found[value] = result
-    return found
+class _Replay:
+    """The ops of a graph once more, without those that only compute with shapes."""
 
+    def __init__(self, graph: Graph, tensors: Sequence[Any]) -> None:
+        self._graph = graph
+        self._constants: dict[Value, Any] = {
+            constant: constant_tensor(constant) for constant in graph.constants
+        }
+        env: dict[Value, Any] = {**self._constants}
+        env.update(zip(graph.inputs, tensors))
+        #: The eager values of everything that depends on nothing but shapes.
+        self._known: dict[Value, Any] = {}
+        self._nodes: list[Node] = []
+        with paddle.no_grad():
+            for node in graph.nodes:
+                self._look(node, env)
 
-def _replay(graph: Graph, symbols: Sequence[Any], known: dict[Value, Any]) -> list[Any]:
-    env: dict[Value, Any] = dict(zip(graph.inputs, symbols))
-    for constant in graph.constants:
-        env[constant] = constant_tensor(constant)
-    env.update(known)
-    for node in graph.nodes:
-        if node.outputs and all(value in known for value in node.outputs):
-            continue
-        plain = _with_numbers(node, known)
+    def _look(self, node: Node, env: dict[Value, Any]) -> None:
+        """Runs ``node`` and keeps what a trace will need of it."""
+        plain = _with_numbers(node, env)
         results = host_call(plain, [None if v is None else env[v] for v in plain.inputs])
         env.update(zip(node.outputs, results))
-    return [env[value] for value in graph.outputs]
+        reads = [value for value in node.inputs if value is not None]
+        known = self._known
+        if node.op in _SHAPE_OPS or (
+            all(isinstance(value, Constant) or value in known for value in reads)
+            and any(value in known for value in reads)
+        ):
+            known.update(zip(node.outputs, results))
+        else:
+            self._nodes.append(_with_numbers(node, {**self._constants, **known}))
+
+    def __call__(self, *symbols: Any) -> list[Any]:
+        env: dict[Value, Any] = {**self._constants, **self._known}
+        env.update(zip(self._graph.inputs, symbols))
+        for node in self._nodes:
+            results = host_call(node, [None if v is None else env[v] for v in node.inputs])
+            env.update(zip(node.outputs, results))
+        return [env[value] for value in self._graph.outputs]
 
 
 def _with_numbers(node: Node, known: dict[Value, Any]) -> Node:
