@@ -52,7 +52,7 @@ def test_a_badly_conditioned_model_is_held_to_its_own_sensitivity():
     def sensitive(inputs):
         return [(inputs[0] - np.float32(1)) * np.float32(1e6)]
 
-    want = sensitive([np.ones(3, "float32")])[0] + np.float32(0.5)
+    want = sensitive([np.ones(3, "float32")])[0]
     one = Case("seed=0", [np.ones(3, "float32")], [want], sensitive)
     check([one], [[want + np.float32(0.1)]], ["y"])
     with pytest.raises(ExportError, match="of the range"):
