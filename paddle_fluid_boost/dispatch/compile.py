@@ -66,6 +66,7 @@ class CompileJob:
         self._eager = eager
         self._call: Call | None = call
         self._versions = [tensor.inplace_version for tensor in call.tensors]
+        self._strided = [i for i, t in enumerate(call.tensors) if not t.is_contiguous()]
         self._snapshot = snapshot
         self._layers_touched = layers_touched
         self._grad_enabled = pd.paddle.is_grad_enabled()
@@ -131,6 +132,7 @@ class CompileJob:
             weights,
             self._layers_touched,
             NumbersCheck(inputs, result.fresh),
+            strided=self._strided,
             grad_enabled=self._grad_enabled,
         )
         reason = "" if version.ready() else version.revalidate()

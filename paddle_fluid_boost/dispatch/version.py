@@ -143,6 +143,7 @@ class Version:
     """A published executable with its guards.
 
     stats: the counters of its signature.  gain: eager seconds / compiled seconds when measured.
+    strided: which inputs of such a call are not contiguous; the key says so for all its calls.
     suspended: why it cannot serve right now, "" while it can.
     """
 
@@ -157,6 +158,7 @@ class Version:
         layers_touched: Flag,
         numbers: NumbersCheck,
         *,
+        strided: Sequence[int],
         grad_enabled: bool,
     ) -> None:
         self.key = key
@@ -167,6 +169,7 @@ class Version:
         self.suspended = ""
         self._rebuild = rebuild
         self._numbers = numbers
+        self._strided = list(strided)
         self._layers_touched = layers_touched
         self._layers_seen = 0  # the snapshot was taken with a new flag
         self._layers_differ = False
@@ -214,9 +217,16 @@ class Version:
             Extraordinary: a number in them, or in the outputs, must be left to eager mode.
         """
         self._numbers.inputs(tensors)
-        outputs = self.executable(tensors)
+        outputs = self.executable(self._dense(tensors) if self._strided else tensors)
         self._numbers.outputs(outputs)
         return self._rebuild(outputs, tensors)
+
+    def _dense(self, tensors: Sequence[Any]) -> list[Any]:
+        """The inputs as engines want them; a result that is an input stays the user's own."""
+        dense = list(tensors)
+        for index in self._strided:
+            dense[index] = dense[index].contiguous()
+        return dense
 
     def close(self) -> None:
         """Frees the engine's resources."""

@@ -13,9 +13,11 @@ import paddle_fluid_boost as pfb
 from paddle_fluid_boost.dispatch import layer_call
 from paddle_fluid_boost.dispatch import unit as unit_module
 from paddle_fluid_boost.dispatch.explanations import find_unit
+from paddle_fluid_boost.engines.native import NativeEngine
 from paddle_fluid_boost.errors import EngineError
 
 nn = paddle.nn
+NATIVE = NativeEngine().unavailable() is None
 
 
 @pytest.fixture(autouse=True)
@@ -182,6 +184,25 @@ def test_auto_cast_stays_eager(monkeypatch) -> None:
     boosted(x)
     assert unit.stats.totals().compiled_calls == compiled
     assert any("auto_cast" in reason for reason in unit.journal.refusals)
+
+
+@pytest.mark.parametrize("engine", ["native", "paddle_inference"])
+def test_strided_inputs_are_read_as_they_are(engine: str) -> None:
+    """Engines read memory as if it were contiguous; the tensor handed back is the user's own."""
+
+    def function(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
+        return x, x * 2.0 + 1.0
+
+    base = paddle.arange(48, dtype="float32").reshape([6, 8])
+    with pfb.override(engines=engine):
+        for x in (base[:, :4], base[::2, 1:5], base.t(), base[:1, 2:3].t()):
+            boosted = pfb.to_static(function)
+            for _ in range(5):
+                same, doubled = boosted(x)
+                assert same is x
+                assert (doubled == function(x)[1]).all()
+            if engine == "native" and NATIVE:
+                assert pfb.explain(boosted).state == "compiled"
 
 
 def test_report_is_json_and_reads_well() -> None:

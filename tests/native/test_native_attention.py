@@ -57,6 +57,20 @@ def test_keys_that_nobody_sees_are_left_out(mask: np.ndarray, heads_inside: bool
     assert _products(executable, inputs) == 2 * 3  # three blocks of up to 128 queries
 
 
+def _one_visible(rows: slice, key: int) -> np.ndarray:
+    """Causal, but that ``rows`` see one key only."""
+    mask = CAUSAL.copy()
+    mask[rows] = -np.inf
+    mask[rows, key] = 0.0
+    return mask
+
+
+@pytest.mark.parametrize("key", [0, 7, LENGTH - 1])
+def test_a_block_that_sees_one_key_is_computed(key: int) -> None:
+    """Such a block is a product over one element, which is no matrix product for the builder."""
+    nm.check(_attention(_one_visible(slice(256, None), key), True), *_inputs(True))
+
+
 PER_HEAD = np.stack([CAUSAL, np.zeros_like(CAUSAL)])[None]
 FINITE = np.where(np.isinf(CAUSAL), -1e4, 0.0)
 
