@@ -10,6 +10,9 @@ import paddle
 import paddle.nn.functional as F
 import pytest
 
+#: Its place up to Paddle 3.2 was under ``incubate``.
+SWIGLU = getattr(F, "swiglu", None) or paddle.incubate.nn.functional.swiglu
+
 R = paddle.randn
 
 
@@ -211,8 +214,8 @@ NATIVE: dict[str, Callable[[], tuple[Any, ...]]] = {
     "prelu of a convolution": _with_weights(
         lambda x, w, s: F.prelu(F.conv2d(x, w), s), [2, 16, 9, 9], [24, 16, 3, 3], [24]
     ),
-    "swiglu": _unary(F.swiglu, (2, 10, 32)),
-    "swiglu of two": _pair(F.swiglu, [2, 10, 32], [2, 10, 32]),
+    "swiglu": _unary(SWIGLU, (2, 10, 32)),
+    "swiglu of two": _pair(SWIGLU, [2, 10, 32], [2, 10, 32]),
     "pixel shuffle": _unary(lambda x: F.pixel_shuffle(x, 2)),
     "pixel shuffle of a convolution": _with_weights(
         lambda x, w: F.relu(F.pixel_shuffle(F.conv2d(x, w), 2)), [2, 16, 9, 9], [24, 16, 3, 3]
