@@ -79,7 +79,7 @@ class Options:
         0, "MiB that the block pool may hold, the rest comes from the system; 0 sets no limit", 0
     )
     pool_decay_s: float = _option(
-        10.0, "the pool gives back what was not in use within so many seconds; 0 keeps it", 0.0
+        30.0, "the pool gives back what was not in use within so many seconds; 0 keeps it", 0.0
     )
     pool_huge_pages: str = _option(
         "none", "huge pages of the block pool: none, transparent, explicit; before its first use"

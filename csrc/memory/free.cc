@@ -68,7 +68,7 @@ void BlockPool::GiveBackToHeap(const Block& block) {
   const bool decays = decay_.on() && decay_.Note(used, Milliseconds());
   heap_.GiveBack({PageHeap::Found::kDead, block.start, block.bytes, block.requested});
   if (heap_.held() - heap_.used() > options_.retain) heap_.Trim(options_.retain);
-  if (decays && heap_.held() > decay_.recent()) heap_.Trim(decay_.recent() - heap_.used());
+  if (decays && decay_.TooMuch(heap_.held())) heap_.Trim(decay_.recent() - heap_.used());
 }
 
 BlockPool::Block BlockPool::RetractLocked(void* payload, int* fault) {

@@ -126,8 +126,9 @@ class BlockPool:
         exhausted: what an allocation does that the pool cannot serve: ``"error"`` raises
             MemoryError, ``"system"`` takes it from the system's allocator.
         retain: free bytes kept for large blocks; the rest goes back at once.  None keeps all.
-        decay_s: free memory of large blocks beyond what was in use at once within the last one
-            to two such periods goes back; 0 keeps it.
+        decay_s: when half as much again (and 16 MiB) is held for large blocks as was in use at
+            once within the last one to two such periods, the excess goes back; a period has at
+            least 512 frees of large blocks.  0 keeps it.
         huge_pages: ``"none"``, ``"transparent"``, or ``"explicit"`` (from the reserve of the
             machine, ordinary pages where that is short).
         thread_caches: keep free small blocks per thread.

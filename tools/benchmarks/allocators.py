@@ -29,12 +29,12 @@ CASES = {
 WAYS = ("eager", "compiled")
 
 
-def compare(models: list[str], rounds: int) -> dict[str, Any]:
+def compare(models: list[str], cases: list[str], rounds: int) -> dict[str, Any]:
     """Prints a table for each network, way and case; returns all figures."""
     results: dict[str, Any] = {}
     for model in models:
         for way in WAYS:
-            for case in CASES:
+            for case in cases:
                 name = f"{model}, {way}, {case}"
                 results[name] = _compare_one(model, way, case, rounds)
                 _print_case(name, results[name])

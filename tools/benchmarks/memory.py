@@ -33,6 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--calls", type=int, default=300, help="of the soak, for each")
     parser.add_argument("--seed", type=int, default=0, help="of the shapes")
     parser.add_argument("--rounds", type=int, default=4, help="turns of each allocator")
+    parser.add_argument(
+        "--cases", default=";".join(allocators.CASES), help="of the allocators; by semicolons"
+    )
     parser.add_argument("--parts", default=",".join(_PARTS), help="comma separated")
 
 
@@ -46,7 +49,9 @@ def run(options: argparse.Namespace) -> int:
     if "activations" in parts:
         results["activations"] = {model: _activations(model) for model in models}
     if "allocators" in parts:
-        results["allocators"] = allocators.compare(models[:2], options.rounds)
+        results["allocators"] = allocators.compare(
+            models[:2], options.cases.split(";"), options.rounds
+        )
     print(f"\n{machine.save('memory', results)}")
     if "soak" in results:
         picture = machine.OUT / "memory.png"
@@ -220,15 +225,15 @@ def _boosted_pool(net: Any) -> Callable[[Any], object]:
 
 WAYS: dict[str, Callable[[Any], Callable[[Any], object]]] = {
     "eager": _eager,
-    "eager, pool": _eager_pool,
+    "eager + pool": _eager_pool,
     "to_static": _to_static,
     "Paddle Inference": lambda net: _inference(net, False),
-    "Paddle Inference, pool": lambda net: _inference_pool(net, False),
+    "Paddle Inference + pool": lambda net: _inference_pool(net, False),
     "Paddle Inference + oneDNN": lambda net: _inference(net, True),
     "ONNX Runtime": lambda net: _onnxruntime(net, True),
-    "ONNX Runtime, no arena": lambda net: _onnxruntime(net, False),
+    "ONNX Runtime without arena": lambda net: _onnxruntime(net, False),
     "paddle_fluid_boost": _boosted,
-    "paddle_fluid_boost, pool": _boosted_pool,
+    "paddle_fluid_boost + pool": _boosted_pool,
 }
 
 
