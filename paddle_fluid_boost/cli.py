@@ -25,6 +25,7 @@ from types import TracebackType
 
 from .export import command as export_command
 from .export.targets import TARGETS
+from .hardware.processor import processor_name
 from .options import describe, options
 
 #: The engines there may be, and how to get what each needs.
@@ -167,7 +168,7 @@ def _without_ours(trace: TracebackType | None) -> TracebackType | None:
 def _doctor() -> int:
     print("Environment")
     print(f"  python            {platform.python_version()} on {platform.platform()}")
-    print(f"  processor         {_processor()}, {os.cpu_count()} logical cores")
+    print(f"  processor         {processor_name()}, {os.cpu_count()} logical cores")
     print(
         f"  OMP_NUM_THREADS   {os.environ['OMP_NUM_THREADS']} (Paddle sets 1 where it is not set)"
     )
@@ -204,17 +205,6 @@ def _version(package: str) -> str:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return "not installed"
-
-
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo") as file:
-            for line in file:
-                if line.startswith("model name"):
-                    return line.split(":", 1)[1].strip()
-    except OSError:
-        pass  # not Linux: the general name below will do
-    return platform.processor() or platform.machine()
 
 
 def _memory_faults() -> dict[str, str | None]:
