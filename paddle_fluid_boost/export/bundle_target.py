@@ -61,6 +61,7 @@ def make_bundle(job: Job, captured: Captured, signature: Signature, cases: list[
             "outputs": names,
             "template": captured.template,
             "plans": plans,
+            "example": [list(array.shape) for array in cases[0].inputs],
         }
         files = {"paddle/model.json": model, **graphs}
         if params:

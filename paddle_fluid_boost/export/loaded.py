@@ -43,6 +43,7 @@ class LoadedModel:
             self.output_names: list[str] = [str(name) for name in manifest["outputs"]]
             self._template: Template = manifest["template"]
             plans = [(_shapes(p["shapes"]), p["graph"], p["settings"]) for p in manifest["plans"]]
+            self._example = _shapes(manifest["example"])
             model, params = contents[_MODEL], contents.get(_PARAMS, b"")
             rebuild(self._template, self.output_names)
         except (KeyError, TypeError, ValueError, IndexError, RecursionError) as error:
@@ -117,7 +118,7 @@ class LoadedModel:
 
     def _warm_up(self) -> None:
         """Every plan runs a few times, so that the user's first call finds everything in place."""
-        for shapes in list(self._plans) or [self._smallest()]:
+        for shapes in list(self._plans) or [self._example]:
             zeros = [
                 paddle.zeros(list(shape), one["dtype"]) for shape, one in zip(shapes, self.inputs)
             ]
@@ -130,12 +131,6 @@ class LoadedModel:
                     calls += 1
             except EngineError as error:  # a model that zeros do not suit
                 self.notes.append(f"not warmed up: {error}")
-
-    def _smallest(self) -> Shapes:
-        return tuple(
-            tuple(size if isinstance(size, int) else 1 for size in one["dims"])
-            for one in self.inputs
-        )
 
     def _fallback(self) -> PredictorExecutable:
         """Paddle Inference without oneDNN, made when first needed."""
