@@ -175,9 +175,10 @@ class Unit:
         except Exception as error:  # whatever an engine meets, the user's call must go on
             if version not in self.cache.all():  # another thread has just taken it out
                 return self.cold(*args, **kwargs)
-            log.warning("%s: %s failed", self.name, version.executable.engine, exc_info=True)
+            result = self.cold(*args, **kwargs)  # where this raises too, the call is at fault
+            log.warning("%s: %s failed", self.name, version.executable.engine, exc_info=error)
             self._withdraw_for_good(version, f"the engine failed: {error}")
-            return self.cold(*args, **kwargs)
+            return result
         if stats.record_compiled(time.perf_counter() - started):
             reason = self.policy.review(self.stats, stats)
             if reason and options.min_gain:

@@ -16,7 +16,7 @@ import paddle
 from .copies import note_copy
 
 #: What both numpy and Paddle have.
-_DTYPES = frozenset(
+SHARED_DTYPES = frozenset(
     np.dtype(name)
     for name in (
         *("float16", "float32", "float64", "complex64", "complex128", "bool"),
@@ -43,7 +43,7 @@ def to_tensor(array: Any) -> Any:
     """
     if not isinstance(array, np.ndarray):
         raise TypeError(f"to_tensor: argument 'array' must be a numpy array, got {type(array)}")
-    if array.dtype.newbyteorder("=") not in _DTYPES:
+    if array.dtype.newbyteorder("=") not in SHARED_DTYPES:
         raise TypeError(f"to_tensor: Paddle has no dtype for numpy's {array.dtype}")
     reason = _why_not_shared(array)
     if reason is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ import numpy as np
 
 from ..memory import library
 from ..memory.shared import shared_pool
-from .bridges import to_tensor
+from .bridges import SHARED_DTYPES, to_tensor
 
 _PAGE = 4096
 
@@ -52,9 +53,9 @@ class FrameBuffer:
     comes next.
     """
 
-    def __init__(self, shape: Sequence[int], dtype: Any, count: int) -> None:
+    def __init__(self, shape: Sequence[int], dtype: np.dtype[Any], count: int) -> None:
         self.shape = tuple(shape)
-        self.dtype = np.dtype(dtype)
+        self.dtype = dtype
         self.count = count
         self._frames = [Frame(self, self._array()) for _ in range(count)]
         self._free: deque[Frame] = deque(self._frames)
@@ -109,11 +110,35 @@ def frame_buffer(shape: Sequence[int], dtype: Any = "float32", count: int = 3) -
 
     Raises:
         ValueError: a size or ``count`` is not positive.
-        TypeError: Paddle lacks the dtype.
+        TypeError: a size or ``count`` is not an integer, or Paddle lacks the dtype.
+        MemoryError: there is no room for a buffer.
     """
-    sizes = [int(size) for size in shape]
+    try:
+        sizes = [operator.index(size) for size in shape]
+    except TypeError:
+        raise TypeError(
+            f"frame_buffer: argument 'shape' must be a sequence of integers, got {shape!r}"
+        ) from None
     if any(size <= 0 for size in sizes):
         raise ValueError(f"frame_buffer: sizes in 'shape' must be positive, got {tuple(shape)}")
-    if count <= 0:
+    try:
+        number = operator.index(count)
+    except TypeError:
+        raise TypeError(
+            f"frame_buffer: argument 'count' must be an integer, got {count!r}"
+        ) from None
+    if number <= 0:
         raise ValueError(f"frame_buffer: argument 'count' must be positive, got {count}")
-    return FrameBuffer(sizes, dtype, count)
+    return FrameBuffer(sizes, _dtype_of(dtype), number)
+
+
+def _dtype_of(dtype: Any) -> np.dtype[Any]:
+    """``dtype`` as numpy has it, of those that Paddle has too."""
+    try:
+        known = np.dtype(dtype)
+    except TypeError:
+        known = None
+    if known is None or known not in SHARED_DTYPES:
+        names = ", ".join(sorted(one.name for one in SHARED_DTYPES))
+        raise TypeError(f"frame_buffer: argument 'dtype' must be one of {names}, got {dtype!r}")
+    return known

@@ -205,6 +205,18 @@ def test_strided_inputs_are_read_as_they_are(engine: str) -> None:
                 assert pfb.explain(boosted).state == "compiled"
 
 
+def test_a_wrong_call_raises_as_in_eager_mode_and_costs_no_version(caplog) -> None:
+    def function(x: paddle.Tensor, index: paddle.Tensor) -> paddle.Tensor:
+        return paddle.gather(x, index) * 2.0
+
+    boosted, x = pfb.to_static(function), paddle.randn([2, 4])
+    warm(boosted, x, paddle.to_tensor([0, 1]))
+    with pytest.raises(IndexError, match="received index element which is 7"):
+        boosted(x, paddle.to_tensor([0, 7]))
+    assert pfb.explain(boosted).state == "compiled"
+    assert not caplog.records
+
+
 def test_report_is_json_and_reads_well() -> None:
     boosted = pfb.to_static(small_net())
     warm(boosted, paddle.randn([2, 8]))

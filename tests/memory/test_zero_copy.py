@@ -257,6 +257,23 @@ def test_wrong_arguments_are_named(arguments, message) -> None:
         io.frame_buffer(*arguments)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((3,), "argument 'shape' must be"),
+        (((2.5, 3),), "argument 'shape' must be"),
+        (((3,), "object"), "argument 'dtype' must be one of bool, .*, got 'object'"),
+        (((3,), "nonsense"), "argument 'dtype' must be"),
+        (((3,), "uint16"), "argument 'dtype' must be"),
+        (((3,), paddle.float32), "argument 'dtype' must be"),
+        (((3,), "float32", "two"), "argument 'count' must be"),
+    ],
+)
+def test_arguments_of_a_wrong_type_are_named(arguments, message) -> None:
+    with pytest.raises(TypeError, match=f"frame_buffer: {message}"):
+        io.frame_buffer(*arguments)
+
+
 # -- the hot path ---------------------------------------------------------------------------------
 
 
