@@ -131,7 +131,7 @@ def _fingerprint(tensor: Any) -> tuple[Any, ...]:
     """Shape, dtype and CRC-32 of the content of a tensor; releases the interpreter lock."""
     if not tensor._is_initialized():  # an LSTM's dropout state has a shape but no memory
         return (tuple(tensor.shape), str(tensor.dtype), None)
-    dense = tensor if tensor.is_contiguous() else tensor.contiguous()
+    dense = tensor if tensor.is_contiguous() else tensor.detach().clone()
     size = _nbytes(dense)
     if not size:
         return (tuple(dense.shape), str(dense.dtype), 0)
@@ -222,10 +222,14 @@ class Version:
         return self._rebuild(outputs, tensors)
 
     def _dense(self, tensors: Sequence[Any]) -> list[Any]:
-        """The inputs as engines want them; a result that is an input stays the user's own."""
+        """The inputs, with copies of the strided ones.
+
+        Never ``Tensor.contiguous()``: it moves the tensor itself to new memory, and what was a view
+        is none any more.
+        """
         dense = list(tensors)
         for index in self._strided:
-            dense[index] = dense[index].contiguous()
+            dense[index] = dense[index].clone()
         return dense
 
     def close(self) -> None:

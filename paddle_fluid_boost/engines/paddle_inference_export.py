@@ -173,7 +173,7 @@ def _content(tensor: Any, dtype: str, shape: list[int]) -> np.ndarray:
         # A buffer that inference never reads, such as the dropout state of an RNN.
         return np.zeros(shape, "uint16" if dtype == "bfloat16" else dtype)
     if not tensor.is_contiguous():
-        tensor = tensor.contiguous()
+        tensor = tensor.detach().clone()
     if dtype in _SHARED_WITH_NUMPY:
         return np.from_dlpack(tensor.detach())
     return np.ascontiguousarray(tensor.numpy())

@@ -82,7 +82,7 @@ class PredictorExecutable:
         feeds = []
         for position in self._feed_order:
             tensor = inputs[position]
-            feeds.append(tensor if tensor.is_contiguous() else tensor.contiguous())
+            feeds.append(tensor if tensor.is_contiguous() else tensor.clone())
         with self._lock:
             if self._predictor is None:
                 raise EngineError(f"{self.engine}: called after close()")

@@ -180,7 +180,7 @@ def _fitting(one: dict[str, Any], value: Any, sizes: dict[str, int]) -> Any:
             f"input '{one['name']}' must be {one['dtype']}{one['dims']}, got {dtype}{shape}"
             + (f" where {sizes}" if sizes else "")
         )
-    return tensor if tensor.is_contiguous() else tensor.contiguous()
+    return tensor if tensor.is_contiguous() else tensor.clone()
 
 
 def _checked(one: dict[str, Any]) -> dict[str, Any]:

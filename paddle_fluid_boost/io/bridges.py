@@ -100,7 +100,7 @@ def share_input(predictor: Any, name: str, value: Any) -> None:
     tensor = to_tensor(value) if isinstance(value, np.ndarray) else value.detach()
     if not tensor.is_contiguous():
         note_copy("share_input: the tensor is not contiguous", tensor.size * tensor.element_size())
-        tensor = tensor.contiguous()
+        tensor = tensor.detach().clone()
     predictor.get_input_handle(name).share_external_data(tensor)
     _inputs.setdefault(predictor, {})[name] = tensor
 

@@ -200,9 +200,21 @@ def test_strided_inputs_are_read_as_they_are(engine: str) -> None:
             for _ in range(5):
                 same, doubled = boosted(x)
                 assert same is x
+                assert not x.is_contiguous()
                 assert (doubled == function(x)[1]).all()
             if engine == "native" and NATIVE:
                 assert pfb.explain(boosted).state == "compiled"
+
+
+def test_a_strided_input_stays_a_view_of_its_base() -> None:
+    boosted = pfb.to_static(lambda x: x * 2.0)
+    for engine in ("native", "paddle_inference"):
+        base = paddle.zeros([6, 8])
+        view = base[:, :4]
+        with pfb.override(engines=engine):
+            warm(boosted, view)
+        base.fill_(1.0)
+        assert (view == 1.0).all()
 
 
 def test_a_wrong_call_raises_as_in_eager_mode_and_costs_no_version(caplog) -> None:

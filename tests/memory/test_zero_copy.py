@@ -189,6 +189,10 @@ def test_a_predictor_keeps_its_inputs(tmp_path) -> None:
     io.share_input(predictor, "x", paddle.zeros([10, 100]))
     gc.collect()
     assert pool.statistics().live == 0
+    view = paddle.zeros([100, 10]).t()
+    io.share_input(predictor, "x", view)
+    assert io.copies().count == 1
+    assert not view.is_contiguous()  # still a view of its base
 
 
 # -- frame buffers --------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ class HostStep:
                 f"the graph says {value.shape}"
             )
         if not result.is_contiguous():
-            result = result.contiguous()
+            result = result.clone()
         # A view of an operand would change when the plan reuses that operand's memory.
         if any(t is not None and t._is_shared_buffer_with(result) for t in operands):
             result = result.clone()
