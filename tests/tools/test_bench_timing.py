@@ -2,29 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 import time
-from pathlib import Path
-
-import pytest
-
-BENCHMARKS = Path(__file__).resolve().parents[2] / "tools" / "benchmarks"
-
-
-@pytest.fixture
-def bench_module(monkeypatch):
-    """Imports a module of tools/benchmarks, and forgets it afterwards."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    loaded = []
-
-    def load(name):
-        loaded.append(name)
-        return importlib.import_module(name)
-
-    yield load
-    for name in loaded:
-        sys.modules.pop(name, None)
 
 
 def test_blocks_are_interleaved_and_never_call_by_call(bench_module):

@@ -268,7 +268,7 @@ def _activations(model: str) -> dict[str, Any]:
 
 
 def _measure_activations(net: Any) -> dict[str, Any]:
-    """Beside the input: eager's peak by Paddle's own count; the session and results of a plan."""
+    """Beside the input: eager's peak by Paddle's own count; the arena and results of a plan."""
     import paddle
 
     from paddle_fluid_boost.capture.lock import STATIC_LOCK
@@ -285,8 +285,8 @@ def _measure_activations(net: Any) -> dict[str, Any]:
         captured, _ = trace(net, [data], {})
     executable = NativeEngine().build(captured, {"threads": machine.threads()})
     # Of two plans (for one thread and for all) a call runs one.
-    session = max(plan.session_bytes for plan in executable._held[0])
-    plan = session + result.size * result.element_size()
+    arena = max(plan.arena_bytes for plan in executable._held[0])
+    plan = arena + result.size * result.element_size()
     return {"eager": eager / 2**20, "plan": plan / 2**20}
 
 
