@@ -11,7 +11,7 @@ import copy
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +64,7 @@ def paddle_inference_onednn(net: paddle.nn.Layer, data: paddle.Tensor, name: str
 
 
 def onnxruntime(net: paddle.nn.Layer, data: paddle.Tensor, name: str) -> Call:
-    import onnxruntime as ort
-
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = threads()
-    options.log_severity_level = 3
-    model = _onnx(net, data)
-    session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    session = open_session(_onnx(net, data))
     feed = {session.get_inputs()[0].name: data.numpy()}
     return lambda: session.run(None, feed)[0]
 
@@ -150,19 +144,24 @@ def _torch(module: Any, data: paddle.Tensor) -> Call:
     return call
 
 
-def _saved(net: paddle.nn.Layer, data: paddle.Tensor) -> str:
-    """The network saved in a fresh folder, for this shape; the prefix of its files."""
+def saved(net: paddle.nn.Layer, shape: Sequence[int | None], dtype: str) -> str:
+    """The network saved in a fresh folder for inputs of ``shape``, sizes that are None left open;
+    the prefix of its files."""
     prefix = str(Path(tempfile.mkdtemp(prefix="pfb-bench-")) / "model")
-    spec = paddle.static.InputSpec(data.shape, data.dtype.name.lower(), name="x")
+    spec = paddle.static.InputSpec(shape, dtype, name="x")
     static = paddle.jit.to_static(copy.deepcopy(net), input_spec=[spec], full_graph=True)
     paddle.jit.save(static, prefix)
     return prefix
 
 
-def _predictor(net: paddle.nn.Layer, data: paddle.Tensor, onednn: bool) -> Call:
+def _saved(net: paddle.nn.Layer, data: paddle.Tensor) -> str:
+    return saved(net, data.shape, data.dtype.name.lower())
+
+
+def open_predictor(prefix: str, onednn: bool) -> tuple[Any, Any, Any]:
+    """A predictor of a saved network, and the handles of its input and output."""
     from paddle import inference
 
-    prefix = _saved(net, data)
     config = inference.Config(prefix + ".json", prefix + ".pdiparams")
     config.disable_glog_info()
     config.set_cpu_math_library_num_threads(threads())
@@ -172,7 +171,11 @@ def _predictor(net: paddle.nn.Layer, data: paddle.Tensor, onednn: bool) -> Call:
         config.disable_mkldnn()
     predictor = inference.create_predictor(config)
     source = predictor.get_input_handle(predictor.get_input_names()[0])
-    target = predictor.get_output_handle(predictor.get_output_names()[0])
+    return predictor, source, predictor.get_output_handle(predictor.get_output_names()[0])
+
+
+def _predictor(net: paddle.nn.Layer, data: paddle.Tensor, onednn: bool) -> Call:
+    predictor, source, target = open_predictor(_saved(net, data), onednn)
 
     def call() -> np.ndarray:
         source.share_external_data(data)
@@ -180,6 +183,17 @@ def _predictor(net: paddle.nn.Layer, data: paddle.Tensor, onednn: bool) -> Call:
         return target.copy_to_cpu()
 
     return call
+
+
+def open_session(path: str, arena: bool = True) -> Any:
+    """A session of ONNX Runtime, with or without its memory arena."""
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads()
+    options.log_severity_level = 3
+    options.enable_cpu_mem_arena = arena
+    return ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
 def _onnx(net: paddle.nn.Layer, data: paddle.Tensor) -> str:

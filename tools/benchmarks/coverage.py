@@ -11,7 +11,7 @@ import argparse
 from typing import Any
 
 import machine
-from zoo import ALL_MODELS
+from zoo import chosen
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,8 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     print(machine.headline())
     results: dict[str, Any] = {}
-    models = ALL_MODELS if options.models == "all" else options.models.split(",")
-    for model in models:
+    for model in chosen(options.models):
         outcome = machine.in_child("coverage", [model, str(options.batch)])
         results[model] = outcome
         print(f"\n{model}: {outcome.get('failed') or outcome['text']}")

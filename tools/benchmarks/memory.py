@@ -156,10 +156,6 @@ def _pool_on() -> None:
         raise RuntimeError(f"no pool: {paddle_tensors.refusal()}")
 
 
-def _eager(net: Any) -> Callable[[Any], object]:
-    return _dygraph(net)
-
-
 def _eager_pool(net: Any) -> Callable[[Any], object]:
     _pool_on()
     return _dygraph(net)
@@ -173,16 +169,9 @@ def _to_static(net: Any) -> Callable[[Any], object]:
 
 
 def _inference(net: Any, onednn: bool) -> Callable[[Any], object]:
-    from paddle import inference
+    import competitors
 
-    prefix = _saved(net)
-    config = inference.Config(prefix + ".json", prefix + ".pdiparams")
-    config.disable_glog_info()
-    config.set_cpu_math_library_num_threads(machine.threads())
-    config.enable_mkldnn() if onednn else config.disable_mkldnn()
-    predictor = inference.create_predictor(config)
-    source = predictor.get_input_handle(predictor.get_input_names()[0])
-    target = predictor.get_output_handle(predictor.get_output_names()[0])
+    predictor, source, target = competitors.open_predictor(_saved(net), onednn)
 
     def call(data: Any) -> object:
         source.copy_from_cpu(data)
@@ -199,15 +188,8 @@ def _inference_pool(net: Any, onednn: bool) -> Callable[[Any], object]:
 
 def _onnxruntime(net: Any, arena: bool) -> Callable[[Any], object]:
     import competitors
-    import onnxruntime as ort
 
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = machine.threads()
-    options.log_severity_level = 3
-    options.enable_cpu_mem_arena = arena
-    session = ort.InferenceSession(
-        competitors.to_onnx(_saved(net)), options, providers=["CPUExecutionProvider"]
-    )
+    session = competitors.open_session(competitors.to_onnx(_saved(net)), arena)
     name = session.get_inputs()[0].name
     return lambda data: session.run(None, {name: data})[0]
 
@@ -224,7 +206,7 @@ def _boosted_pool(net: Any) -> Callable[[Any], object]:
 
 
 WAYS: dict[str, Callable[[Any], Callable[[Any], object]]] = {
-    "eager": _eager,
+    "eager": _dygraph,
     "eager + pool": _eager_pool,
     "to_static": _to_static,
     "Paddle Inference": lambda net: _inference(net, False),
@@ -239,16 +221,9 @@ WAYS: dict[str, Callable[[Any], Callable[[Any], object]]] = {
 
 def _saved(net: Any) -> str:
     """The network saved for any height and width; the prefix of its files."""
-    import copy
-    import tempfile
+    import competitors
 
-    import paddle
-
-    prefix = str(Path(tempfile.mkdtemp(prefix="pfb-bench-")) / "model")
-    spec = [paddle.static.InputSpec([1, 3, None, None], "float32", name="x")]
-    static = paddle.jit.to_static(copy.deepcopy(net), input_spec=spec, full_graph=True)
-    paddle.jit.save(static, prefix)
-    return prefix
+    return competitors.saved(net, [1, 3, None, None], "float32")
 
 
 # -- activations ----------------------------------------------------------------------------------
