@@ -11,7 +11,6 @@ import argparse
 import builtins
 import importlib
 import importlib.machinery
-import importlib.metadata
 import importlib.util
 import io
 import os
@@ -24,7 +23,7 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from .export import command as export_command
-from .export.targets import TARGETS
+from .export.targets import TARGETS, version
 from .hardware.processor import processor_name
 from .options import describe, options
 
@@ -173,7 +172,7 @@ def _doctor() -> int:
         f"  OMP_NUM_THREADS   {os.environ['OMP_NUM_THREADS']} (Paddle sets 1 where it is not set)"
     )
     for package in _PACKAGES:
-        print(f"  {package:17} {_version(package)}")
+        print(f"  {package:17} {version(package) or 'not installed'}")
     print("\nEngines")
     usable = 0
     names = [name.strip() for name in options.engines.split(",") if name.strip()]
@@ -198,13 +197,6 @@ def _doctor() -> int:
         changed = "" if value == default else f"  [default {default!r}]"
         print(f"  {name:24} {value!r:12}{changed} {help_text}")
     return 0 if usable else 1
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
 
 
 def _memory_faults() -> dict[str, str | None]:

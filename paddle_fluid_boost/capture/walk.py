@@ -186,14 +186,14 @@ class Walk:
         facts.layer_bodies.append((weakref.ref(layer), cls, attributes, tables, label))
         trusted = is_library_class(cls)
         into = facts.layer_entries if trusted else facts.open_layer_entries
-        known = present(attributes, None if self._all_names else self._names)
+        names = None if self._all_names else self._names
+        known = present(attributes, names)
         for name in known.difference(LAYER_TABLES, _BOOKKEEPING) | {"training"}:
             # As in entry(), for many thousand of them: each once, and mostly plain numbers.
             value = attributes.get(name, MISSING)
             into.append([attributes, name, value, f"{label}.{name}"])
             if type(value) not in _ATOMS and value is not MISSING:
                 self._value(value, f"{label}.{name}", trusted)
-        names = None if self._all_names else self._names
         facts.layer_namespaces.append((attributes, names, known, label))
         if cls not in self._layer_classes:
             self._layer_classes.add(cls)

@@ -147,7 +147,7 @@ class Unit:
             return self.cold(*args, **kwargs)
         for version in self.cache.versions.get(key, ()):
             if version.ready() or self._usable_after_all(version):
-                if version.key is not self._last_key:
+                if self._on_signature is not None and version.key is not self._last_key:
                     self._meet(Call(version.key, tensors, args, kwargs))
                 return self._run(version, tensors, args, kwargs)
         call = Call(key, tensors, args, kwargs)

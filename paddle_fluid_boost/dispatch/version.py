@@ -19,6 +19,7 @@ from typing import Any
 from ..capture import _paddle as pd
 from ..capture.state import Snapshot
 from ..engines.base import Executable
+from ..engines.dense import dense
 from ..hotspot.signature_stats import SignatureStats
 from .extraordinary import NumbersCheck
 from .results import Rebuild
@@ -131,12 +132,12 @@ def _fingerprint(tensor: Any) -> tuple[Any, ...]:
     """Shape, dtype and CRC-32 of the content of a tensor; releases the interpreter lock."""
     if not tensor._is_initialized():  # an LSTM's dropout state has a shape but no memory
         return (tuple(tensor.shape), str(tensor.dtype), None)
-    dense = tensor if tensor.is_contiguous() else tensor.detach().clone()
-    size = _nbytes(dense)
+    tensor = dense(tensor)
+    size = _nbytes(tensor)
     if not size:
-        return (tuple(dense.shape), str(dense.dtype), 0)
-    content = (ctypes.c_char * size).from_address(dense.data_ptr())
-    return (tuple(dense.shape), str(dense.dtype), zlib.crc32(content))
+        return (tuple(tensor.shape), str(tensor.dtype), 0)
+    content = (ctypes.c_char * size).from_address(tensor.data_ptr())
+    return (tuple(tensor.shape), str(tensor.dtype), zlib.crc32(content))
 
 
 class Version:
@@ -222,15 +223,11 @@ class Version:
         return self._rebuild(outputs, tensors)
 
     def _dense(self, tensors: Sequence[Any]) -> list[Any]:
-        """The inputs, with copies of the strided ones.
-
-        Never ``Tensor.contiguous()``: it moves the tensor itself to new memory, and what was a view
-        is none any more.
-        """
-        dense = list(tensors)
+        """The inputs, with copies of the strided ones."""
+        inputs = list(tensors)
         for index in self._strided:
-            dense[index] = dense[index].clone()
-        return dense
+            inputs[index] = dense(inputs[index])
+        return inputs
 
     def close(self) -> None:
         """Frees the engine's resources."""

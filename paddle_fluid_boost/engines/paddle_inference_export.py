@@ -22,7 +22,9 @@ import numpy as np
 from ..capture.lock import STATIC_LOCK
 from ..capture.program import CapturedProgram
 from ..errors import EngineError
+from ..ir.graph import numpy_dtype
 from . import _paddle as pd
+from .dense import dense
 
 #: Numbers of ``framework.proto``'s ``VarType.Type``, by numpy's name of the dtype.
 _PROTO_TYPE = {
@@ -171,9 +173,8 @@ def _content(tensor: Any, dtype: str, shape: list[int]) -> np.ndarray:
     """The values of ``tensor`` as a C-contiguous array, without a copy where possible."""
     if not tensor._is_initialized():
         # A buffer that inference never reads, such as the dropout state of an RNN.
-        return np.zeros(shape, "uint16" if dtype == "bfloat16" else dtype)
-    if not tensor.is_contiguous():
-        tensor = tensor.detach().clone()
+        return np.zeros(shape, numpy_dtype(dtype))
+    tensor = dense(tensor)
     if dtype in _SHARED_WITH_NUMPY:
         return np.from_dlpack(tensor.detach())
     return np.ascontiguousarray(tensor.numpy())
@@ -194,7 +195,7 @@ def _dtype_name(tensor: Any) -> str:
 
 
 def _nbytes(tensor: Any) -> int:
-    width = np.dtype({"bfloat16": "uint16"}.get(_dtype_name(tensor), _dtype_name(tensor))).itemsize
+    width = numpy_dtype(_dtype_name(tensor)).itemsize
     return int(np.prod(tensor.shape, dtype=np.int64)) * width
 
 

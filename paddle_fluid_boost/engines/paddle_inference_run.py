@@ -29,6 +29,7 @@ import numpy as np
 from ..errors import EngineError
 from ..report.records import OpShare
 from . import _paddle as pd
+from .dense import dense
 
 #: Threads that may keep oneDNN primitives of their own in one predictor.
 MAX_DIRECT_THREADS = 4
@@ -79,10 +80,7 @@ class PredictorExecutable:
     def _run(self, inputs: Sequence[Any]) -> list[Any]:
         if len(inputs) != self._arity:
             raise EngineError(f"{self.engine}: needs {self._arity} inputs, got {len(inputs)}")
-        feeds = []
-        for position in self._feed_order:
-            tensor = inputs[position]
-            feeds.append(tensor if tensor.is_contiguous() else tensor.clone())
+        feeds = [dense(inputs[position]) for position in self._feed_order]
         with self._lock:
             if self._predictor is None:
                 raise EngineError(f"{self.engine}: called after close()")

@@ -15,27 +15,13 @@ import numpy as np
 from ..engines.native.lowering import RULES
 from ..errors import BundleError, ExportError
 from ..ir._paddle import formals
-from ..ir.graph import Constant, Graph, Node, Value
+from ..ir.graph import Constant, Graph, Node, Value, numpy_dtype
 from ..ir.ops import FUSED_OPS
 from ..ir.verify import GraphError, verify
+from .spec import DTYPES
 
 _ALIGNMENT = 64
-#: numpy has no bfloat16.
-_NUMPY = {"bfloat16": "uint16"}
-_DTYPES: tuple[str, ...] = (
-    "float32",
-    "float64",
-    "float16",
-    "bfloat16",
-    "int64",
-    "int32",
-    "int16",
-    "int8",
-    "uint8",
-    "bool",
-    "complex64",
-    "complex128",
-)
+_DTYPES = (*DTYPES, "complex64", "complex128")
 _CONTROL_FLOW = ("if", "while")
 _MOST_SIDES = 32
 
@@ -179,14 +165,14 @@ class _Reader:
 
     def _constant(self, one: Mapping[str, Any]) -> Constant:
         name, shape, dtype = _declared(one)
-        numpy_dtype = np.dtype(_NUMPY.get(dtype, dtype))
-        size = math.prod(shape) * numpy_dtype.itemsize
+        of_numpy = numpy_dtype(dtype)
+        size = math.prod(shape) * of_numpy.itemsize
         start = one["offset"]
         if min(shape, default=0) < 0:
             raise ValueError(f"constant '{name}' has an open shape {shape}")
         if type(start) is not int or start < 0 or start + size > self._content.size:
             raise ValueError(f"constant '{name}' lies outside of the stored contents")
-        array = self._content[start : start + size].view(numpy_dtype).reshape(shape)
+        array = self._content[start : start + size].view(of_numpy).reshape(shape)
         return Constant(name, shape, dtype, literal=array)
 
     def _node(self, one: Mapping[str, Any]) -> Node:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import paddle
 
+from ..engines.dense import dense
 from ..engines.native.engine import NativeEngine, build_plan
 from ..engines.paddle_inference_run import PredictorExecutable
 from ..errors import BundleError, EngineError
@@ -180,7 +181,7 @@ def _fitting(one: dict[str, Any], value: Any, sizes: dict[str, int]) -> Any:
             f"input '{one['name']}' must be {one['dtype']}{one['dims']}, got {dtype}{shape}"
             + (f" where {sizes}" if sizes else "")
         )
-    return tensor if tensor.is_contiguous() else tensor.clone()
+    return dense(tensor)
 
 
 def _checked(one: dict[str, Any]) -> dict[str, Any]:

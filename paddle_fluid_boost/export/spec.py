@@ -18,7 +18,8 @@ Dim = Union[int, str]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)(?::(\d+))?\Z")
-_DTYPES = (
+#: What an input may be, as numpy spells it.
+DTYPES = (
     "float32",
     "float64",
     "float16",
@@ -151,8 +152,8 @@ def _tensor(text: str) -> TensorSpec:
     form = "NAME=SIZE,SIZE,... or NAME:DTYPE=..., e.g. x=batch,3,224,224 or ids:int64=batch,seq"
     if not equals or not _NAME.match(name):
         raise SpecError(f"--shape: got {text!r}, needs {form}")
-    if dtype and dtype not in _DTYPES:
-        raise SpecError(f"--shape: dtype {dtype!r} of '{name}' is not one of {', '.join(_DTYPES)}")
+    if dtype and dtype not in DTYPES:
+        raise SpecError(f"--shape: dtype {dtype!r} of '{name}' is not one of {', '.join(DTYPES)}")
     words = [word.strip() for word in sizes.split(",")] if sizes.strip() else []
     return TensorSpec(name, tuple(_dim(word, text, form) for word in words), dtype or "float32")
 

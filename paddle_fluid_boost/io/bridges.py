@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import paddle
 
+from ..engines.dense import dense
 from .copies import note_copy
 
 #: What both numpy and Paddle have.
@@ -100,7 +101,7 @@ def share_input(predictor: Any, name: str, value: Any) -> None:
     tensor = to_tensor(value) if isinstance(value, np.ndarray) else value.detach()
     if not tensor.is_contiguous():
         note_copy("share_input: the tensor is not contiguous", tensor.size * tensor.element_size())
-        tensor = tensor.detach().clone()
+        tensor = dense(tensor)
     predictor.get_input_handle(name).share_external_data(tensor)
     _inputs.setdefault(predictor, {})[name] = tensor
 

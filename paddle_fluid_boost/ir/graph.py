@@ -19,6 +19,11 @@ import numpy as np
 Shape = tuple[int, ...]
 
 
+def numpy_dtype(dtype: str) -> np.dtype[Any]:
+    """How numpy holds elements of ``dtype``: as itself, bfloat16 as uint16 bits."""
+    return np.dtype("uint16" if dtype == "bfloat16" else dtype)
+
+
 class Value:
     """One tensor of a graph.
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..errors import EngineError
 from . import _paddle
-from .graph import Constant, Graph, Node, Value
+from .graph import Constant, Graph, Node, Value, numpy_dtype
 
 if TYPE_CHECKING:
     from ..capture.program import CapturedProgram
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 #: What a PIR value stands for: a tensor, a flattened list, or an absent optional input.
 _Binding = Union[Value, list[Value], None]
 
-_NUMPY_OF_BFLOAT16 = "uint16"
 #: In-place ops that update running statistics only, not their first operand.
 _UPDATES_NO_OPERAND = ("batch_norm_",)
 _ENDS_BLOCK = ("cf.yield",)
@@ -152,7 +151,7 @@ class _BlockImporter:
         dtype = _paddle.dtype_name(attrs["dtype"])
         number = _number(attrs["value"], dtype)
         shape = tuple(attrs["shape"])
-        self._bind_literal(op, np.full(shape, number, _numpy_dtype(dtype)), dtype)
+        self._bind_literal(op, np.full(shape, number, numpy_dtype(dtype)), dtype)
         if int(np.prod(shape)) == 1 and dtype != "bfloat16":
             self._plain[op.result(0).id] = number
 
@@ -166,7 +165,7 @@ class _BlockImporter:
     def assign_value(self, op: Any) -> None:
         attrs = op.attrs()
         dtype = _paddle.dtype_name(attrs["dtype"])
-        array = np.array(attrs["values"], _numpy_dtype(dtype)).reshape(attrs["shape"])
+        array = np.array(attrs["values"], numpy_dtype(dtype)).reshape(attrs["shape"])
         self._bind_literal(op, array, dtype)
 
     def _bind_literal(self, op: Any, array: np.ndarray, dtype: str) -> None:
@@ -340,7 +339,3 @@ def _number(value: Any, dtype: str) -> Any:
     if dtype.startswith(("int", "uint")):
         return int(value)
     return complex(value) if dtype.startswith("complex") else float(value)
-
-
-def _numpy_dtype(dtype: str) -> str:
-    return _NUMPY_OF_BFLOAT16 if dtype == "bfloat16" else dtype

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import UnsupportedPaddleError
+from ...ir.graph import numpy_dtype
 
 try:
     import paddle
@@ -28,23 +29,20 @@ except (ImportError, AttributeError) as error:
 
 Tensor = Any
 
-#: numpy has no bfloat16: such memory is seen as uint16 and reinterpreted by Paddle.
-_NUMPY = {"bfloat16": "uint16"}
-
 
 def tensor_at(address: int, shape: Sequence[int], dtype: str) -> Tensor:
     """An eager CPU tensor that reads the row-major memory at ``address`` in place.
 
     The memory must stay valid as long as the tensor is used.
     """
-    numpy_dtype = np.dtype(_NUMPY.get(dtype, dtype))
+    of_numpy = numpy_dtype(dtype)
     count = int(np.prod(shape, dtype=np.int64))
-    raw = (ctypes.c_char * (count * numpy_dtype.itemsize)).from_address(address)
-    array = np.frombuffer(memoryview(raw), numpy_dtype).reshape(shape)
+    raw = (ctypes.c_char * (count * of_numpy.itemsize)).from_address(address)
+    array = np.frombuffer(memoryview(raw), of_numpy).reshape(shape)
     tensor = _EagerTensor(
         value=array, place=_CPU, persistable=False, zero_copy=True, name="", stop_gradient=True
     )
-    return tensor.view(dtype) if dtype in _NUMPY else tensor
+    return tensor.view(dtype) if dtype == "bfloat16" else tensor
 
 
 def dtype_of(name: str) -> Any:

@@ -10,6 +10,7 @@ import paddle
 from ...errors import EngineError
 from ...ir.graph import Constant, Node, Value
 from ...ir.reference import constant_tensor, host_call
+from ..dense import dense
 from . import _paddle
 
 
@@ -75,8 +76,7 @@ class HostStep:
                 f"host step {self.node.op}: {value.name} came as {tuple(result.shape)}, "
                 f"the graph says {value.shape}"
             )
-        if not result.is_contiguous():
-            result = result.clone()
+        result = dense(result)
         # A view of an operand would change when the plan reuses that operand's memory.
         if any(t is not None and t._is_shared_buffer_with(result) for t in operands):
             result = result.clone()

@@ -21,6 +21,7 @@ import numpy as np
 from ...errors import EngineError
 from ...ir.graph import Constant, Graph, Node, Value
 from ...ir.ops import BINARY_POST_OPS
+from ...ir.rule_table import entering
 from .host import HostStep
 
 #: (kind, alpha, beta, value) as the builder reads it.
@@ -59,17 +60,8 @@ class NotNative(Exception):
     """A rule does not cover this node; the message says why."""
 
 
-def lowers(*ops: str) -> Callable[[Rule], Rule]:
-    """Enters a rule for ``ops`` in the table."""
-
-    def enter(rule: Rule) -> Rule:
-        for op in ops:
-            if op in RULES:
-                raise ValueError(f"op '{op}' has two rules")
-            RULES[op] = rule
-        return rule
-
-    return enter
+#: Enters a rule for ops in the table.
+lowers = entering(RULES)
 
 
 class Lowering:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import EngineError
-from ...ir.graph import Graph
+from ...ir.graph import Graph, numpy_dtype
 from ...memory import planner
 from . import runtime
 from .lowering import Lowering, shape_of
@@ -16,8 +16,6 @@ from .lowering import Lowering, shape_of
 #: Operations, or their equivalent in time, below which threads may cost more than they gain: some
 #: ten milliseconds of one core.
 _SMALL = 1e9
-#: numpy has no bfloat16.
-_NUMPY = {"bfloat16": "uint16"}
 
 
 @dataclass(frozen=True)
@@ -57,13 +55,13 @@ def agree(graph: Graph, *built: BuiltPlan) -> bool:
     random = np.random.RandomState(0)
     inputs = []
     for value in graph.inputs:
-        made = np.zeros(shape_of(value), _NUMPY.get(value.dtype, value.dtype))
+        made = np.zeros(shape_of(value), numpy_dtype(value.dtype))
         if value.dtype == "float32":
             made[...] = random.standard_normal(made.shape)
         inputs.append(made)
     results = []
     for one in built:
-        outputs = [np.empty(shape_of(v), _NUMPY.get(v.dtype, v.dtype)) for v in graph.outputs]
+        outputs = [np.empty(shape_of(v), numpy_dtype(v.dtype)) for v in graph.outputs]
         one.plan.run([a.ctypes.data for a in inputs], [a.ctypes.data for a in outputs], None)
         results.append([output.tobytes() for output in outputs])
     return all(result == results[0] for result in results)

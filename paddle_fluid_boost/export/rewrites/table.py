@@ -16,6 +16,7 @@ from typing import Any, Optional
 
 from ...capture.sources import is_user_file
 from ...errors import ExportError
+from ...ir.rule_table import entering
 from .. import _paddle as pd
 
 Value = Any
@@ -29,17 +30,8 @@ class Refused(Exception):
     """An op in a form that has no exact rewrite; the message says which form."""
 
 
-def rewrites(*names: str) -> Callable[[Rule], Rule]:
-    """Enters a rule for ops ``names``, without dialect prefix; one ending in ``_`` is included."""
-
-    def enter(rule: Rule) -> Rule:
-        for name in names:
-            if name in RULES:
-                raise ValueError(f"op '{name}' has two rules")
-            RULES[name] = rule
-        return rule
-
-    return enter
+#: Enters a rule for ops, named without dialect prefix; one ending in ``_`` is included.
+rewrites = entering(RULES)
 
 
 class Op:
