@@ -120,6 +120,15 @@ void BlockPool::Count(const Counters& more) {
   high_water_ = std::max(high_water_, totals_.block_bytes);
 }
 
+void BlockPool::CountFreed(const Block& block) {
+  Counters counters;
+  counters.frees = 1;
+  counters.live = -1;
+  counters.requested = -static_cast<std::int64_t>(block.requested);
+  counters.block_bytes = -static_cast<std::int64_t>(block.bytes);
+  Count(counters);
+}
+
 void BlockPool::TrimCaches() {
   const std::lock_guard<std::mutex> lock(caches_mutex_);
   for (auto& cache : caches_) {

@@ -101,6 +101,7 @@ class BlockPool {
   ThreadCache* NewCache();
   void Flush(ThreadCache& cache);  // its counters to the totals
   void Count(const Counters& more);
+  void CountFreed(const Block& block);
   void EmptyShelves(ThreadCache& cache);
   void TrimCaches();
   std::uint64_t TrimHeld();

@@ -48,12 +48,7 @@ int BlockPool::FreeGuarded(void* payload) {
   Poison(payload, block.requested);
   quarantine_.push_back({block, header.tag, header.number});
   quarantine_bytes_ += block.bytes;
-  Counters counters;
-  counters.frees = 1;
-  counters.live = -1;
-  counters.requested = -static_cast<std::int64_t>(block.requested);
-  counters.block_bytes = -static_cast<std::int64_t>(block.bytes);
-  Count(counters);
+  CountFreed(block);
   LeaveQuarantine(kQuarantineBytes);
   return fault;
 }

@@ -127,12 +127,7 @@ int BlockPool::FreeLarge(void* payload) {
       const Block block = Retract(payload, &fault);
       if (fault == PFB_OK) {
         GiveBackToHeap(block);
-        Counters counters;
-        counters.frees = 1;
-        counters.live = -1;
-        counters.requested = -static_cast<std::int64_t>(block.requested);
-        counters.block_bytes = -static_cast<std::int64_t>(block.bytes);
-        Count(counters);
+        CountFreed(block);
         return PFB_OK;
       }
     }

@@ -239,7 +239,6 @@ void BindPlan(py::module_& module) {
                                return steps;
                              })
       .def_property_readonly("operations", [](const Plan& self) { return self.data().operations; })
-      .def_property_readonly("constant_bytes", &Plan::ConstantBytes)
       .def_property_readonly("arena_bytes", &Plan::ArenaBytes);
 }
 

@@ -1,6 +1,5 @@
 #include "plan.h"
 
-#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -61,17 +60,6 @@ void Plan::Run(const std::vector<void*>& inputs, const std::vector<void*>& outpu
 int Plan::OutputHandle(std::size_t i) const {
   const Storage& storage = data_.storages[data_.values[data_.outputs[i]].storage];
   return storage.kind == Storage::Kind::kHandle ? storage.index : -1;
-}
-
-std::size_t Plan::ConstantBytes() const {
-  std::set<const dnnl::memory*> seen;
-  std::size_t bytes = 0;
-  for (const Storage& storage : data_.storages) {
-    if (storage.packed && seen.insert(storage.packed.get()).second) {
-      bytes += storage.packed->get_desc().get_size();
-    }
-  }
-  return bytes;
 }
 
 }  // namespace pfb

@@ -44,8 +44,6 @@ class Plan {
   int OutputHandle(std::size_t i) const;
 
   const PlanData& data() const { return data_; }
-  // Bytes of constants that this plan refers to (shared ones counted in full).
-  std::size_t ConstantBytes() const;
   // Bytes of the arena that a call works in.
   std::size_t ArenaBytes() const { return data_.arena_bytes + data_.scratchpad_bytes; }
 
