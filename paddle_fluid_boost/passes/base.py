@@ -147,6 +147,13 @@ def is_static(value: Value) -> bool:
     return -1 not in value.shape
 
 
+def over_last(node: Node) -> bool:
+    """True when a reduction is over the last dimension alone and keeps it."""
+    source = node.inputs[0]
+    assert source is not None
+    return bool(node.attrs.get("keepdim")) and node.attrs.get("axis") in ([-1], [source.rank - 1])
+
+
 def per_channel(value: Value, channels: int, axis: int, rank: int) -> bool:
     """True when ``value`` broadcasts against rank ``rank`` as one number per index of ``axis``.
 

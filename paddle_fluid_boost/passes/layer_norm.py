@@ -10,26 +10,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..ir.graph import Constant, Graph, Node
+from ..ir.graph import Constant, Graph
 from ..ir.pattern import Match, OpPattern, constant, op, value
-from .base import PatternPass, is_float, replace
-
-
-def _over_last(node: Node) -> bool:
-    source = node.inputs[0]
-    assert source is not None
-    axis = node.attrs.get("axis")
-    return bool(node.attrs.get("keepdim")) and axis in ([-1], [source.rank - 1])
-
+from .base import PatternPass, is_float, over_last, replace
 
 _X = value("x")
-_CENTRED = op("subtract", _X, op("mean", _X, where=_over_last))
+_CENTRED = op("subtract", _X, op("mean", _X, where=over_last))
 _SQUARES = (
     op("square", _CENTRED),
     op("multiply", _CENTRED, _CENTRED),
 )
 _SHIFTED = tuple(
-    op("scale", op("mean", square, where=_over_last), name="eps", scale=1.0) for square in _SQUARES
+    op("scale", op("mean", square, where=over_last), name="eps", scale=1.0) for square in _SQUARES
 )
 _NORMALISED = tuple(
     spelling

@@ -10,21 +10,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..ir.graph import Constant, Graph, Node
+from ..ir.graph import Constant, Graph
 from ..ir.pattern import Match, OpPattern, constant, op, value
-from .base import PatternPass, is_float, is_static, replace
-
-
-def _over_last(node: Node) -> bool:
-    source = node.inputs[0]
-    assert source is not None
-    return bool(node.attrs.get("keepdim")) and node.attrs.get("axis") in ([-1], [source.rank - 1])
-
+from .base import PatternPass, is_float, is_static, over_last, replace
 
 _X = value("x")
 _SQUARES = (op("square", _X), op("multiply", _X, _X), op("pow", _X, y=2.0))
 _SHIFTED = tuple(
-    op("scale", op("mean", square, where=_over_last), name="eps", scale=1.0) for square in _SQUARES
+    op("scale", op("mean", square, where=over_last), name="eps", scale=1.0) for square in _SQUARES
 )
 _NORMALISED = tuple(
     spelling
