@@ -31,16 +31,26 @@ def difference(got: Any, want: Any, rtol: float) -> str | None:
     got, want = _numpy(got, name), _numpy(want, name)
     if not (numpy.issubdtype(want.dtype, numpy.inexact)):
         return None if numpy.array_equal(got, want) else "integer values differ"
+    errors = inexact_errors(got, want)
+    if errors is None:
+        return "NaN or infinity in other places"
+    _, error = errors
+    return None if error <= rtol else f"relative error {error:.1e} (allowed {rtol:.0e})"
+
+
+def inexact_errors(got: numpy.ndarray, want: numpy.ndarray) -> tuple[float, float] | None:
+    """The largest difference of two arrays of floating-point numbers, as it is and relative to the
+    largest finite magnitude of ``want``; None when NaN or infinities stand in other places."""
     finite = numpy.isfinite(want)
     if not numpy.array_equal(numpy.isfinite(got), finite):
-        return "NaN or infinity in other places"
-    if not numpy.array_equal(got[~finite], want[~finite], equal_nan=True):
-        return "NaN or infinity in other places"
-    if not finite.any():
         return None
-    scale = float(numpy.abs(want[finite]).max()) or 1.0
-    error = float(numpy.abs(got[finite] - want[finite]).max()) / scale
-    return None if error <= rtol else f"relative error {error:.1e} (allowed {rtol:.0e})"
+    if not numpy.array_equal(got[~finite], want[~finite], equal_nan=True):
+        return None
+    if not finite.any():
+        return 0.0, 0.0
+    wide = numpy.result_type(want.dtype, numpy.float64)
+    absolute = float(numpy.abs(got[finite].astype(wide) - want[finite]).max())
+    return absolute, absolute / (float(numpy.abs(want[finite]).max()) or 1.0)
 
 
 def differences(got: Sequence[Any], want: Sequence[Any], rtol: float) -> str | None:

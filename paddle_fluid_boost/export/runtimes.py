@@ -60,40 +60,42 @@ def run_in_child(
     Raises:
         ExportError: it could not be loaded or run, or it took the whole process down.
     """
-    threads = options.threads or usable_cores()
-    with tempfile.TemporaryDirectory(prefix="pfb-run-") as folder:
-        request = {
-            "runtime": runtime,
-            "model": os.path.abspath(model),
-            "params": os.path.abspath(params) if params else "",
-            "settings": {"threads": threads, "onednn": False, **(settings or {})},
-            "names": list(names),
-            "cases": [_store(case, folder, number) for number, case in enumerate(cases)],
-            "folder": folder,
-            "repeats": _REPEATS if timed else 0,
-        }
-        path = os.path.join(folder, "request.json")
-        with open(path, "w") as file:
-            json.dump(request, file)
-        call_child([_CHILD, path], about=f"{runtime} runtime", threads=threads)
-        return _answer(folder)
+    request = {
+        "runtime": runtime,
+        "model": os.path.abspath(model),
+        "params": os.path.abspath(params) if params else "",
+        "settings": {"threads": _threads(), "onednn": False, **(settings or {})},
+        "names": list(names),
+        "repeats": _REPEATS if timed else 0,
+    }
+    return _ask(_CHILD, f"{runtime} runtime", request, cases)
 
 
 def run_bundle(path: str, cases: Sequence[Sequence[np.ndarray]]) -> RuntimeResult:
     """Loads a bundle in a fresh process and runs every case; see :func:`run_in_child`."""
-    threads = options.threads or usable_cores()
+    request = {
+        "root": os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))),
+        "bundle": os.path.abspath(path),
+        "repeats": _REPEATS,
+    }
+    return _ask(_BUNDLE_CHILD, "pfb.load", request, cases)
+
+
+def _threads() -> int:
+    return options.threads or usable_cores()
+
+
+def _ask(
+    script: str, about: str, request: dict[str, Any], cases: Sequence[Sequence[np.ndarray]]
+) -> RuntimeResult:
+    """What a child process that runs ``script`` answers to ``request`` for ``cases``."""
     with tempfile.TemporaryDirectory(prefix="pfb-run-") as folder:
-        request = {
-            "root": os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))),
-            "bundle": os.path.abspath(path),
-            "cases": [_store(case, folder, number) for number, case in enumerate(cases)],
-            "folder": folder,
-            "repeats": _REPEATS,
-        }
-        file_name = os.path.join(folder, "request.json")
-        with open(file_name, "w") as file:
+        request["cases"] = [_store(case, folder, number) for number, case in enumerate(cases)]
+        request["folder"] = folder
+        path = os.path.join(folder, "request.json")
+        with open(path, "w") as file:
             json.dump(request, file)
-        call_child([_BUNDLE_CHILD, file_name], about="pfb.load", threads=threads)
+        call_child([script, path], about=about, threads=_threads())
         return _answer(folder)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..engines.compare import inexact_errors
 from ..errors import ExportError
 from .cases import Case
 
@@ -86,14 +87,5 @@ def _difference(got: np.ndarray, want: np.ndarray, narrow: bool) -> tuple[float,
     if want.dtype.kind not in "fc":
         wrong = int((got != want).sum())
         return float(wrong > 0), 0.0, f"{wrong} of {want.size} values differ" if wrong else None
-    finite = np.isfinite(want)
-    same = np.array_equal(np.isfinite(got), finite) and np.array_equal(
-        got[~finite], want[~finite], equal_nan=True
-    )
-    if not same:
-        return 0.0, 0.0, "NaN or infinity in other places"
-    if not finite.any():
-        return 0.0, 0.0, None
-    absolute = float(np.abs(got[finite].astype("float64") - want[finite]).max())
-    scale = float(np.abs(want[finite]).max()) or 1.0
-    return absolute, absolute / scale, None
+    errors = inexact_errors(got, want)
+    return (*errors, None) if errors else (0.0, 0.0, "NaN or infinity in other places")

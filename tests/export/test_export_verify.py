@@ -57,3 +57,10 @@ def test_a_badly_conditioned_model_is_held_to_its_own_sensitivity():
     check([one], [[want + np.float32(0.1)]], ["y"])
     with pytest.raises(ExportError, match="of the range"):
         check([one], [[want + np.float32(10)]], ["y"])
+
+
+def test_both_parts_of_complex_numbers_count():
+    want = np.array([3 + 4j, 1 - 2j], "complex64")
+    assert check([Case("x", [], [want])], [[want.copy()]], ["y"]).max_abs == 0
+    with pytest.raises(ExportError, match="output 'y' is wrong"):
+        check([Case("x", [], [want])], [[want.real.astype("complex64")]], ["y"])
