@@ -24,7 +24,8 @@ from types import TracebackType
 
 from .export import command as export_command
 from .export.targets import TARGETS, version
-from .hardware.processor import processor_name
+from .hardware.describe import describe as describe_machine
+from .hardware.probe import ask_machine
 from .options import describe, options
 
 #: The engines there may be, and how to get what each needs.
@@ -46,6 +47,10 @@ _PACKAGES = (
     "ncnn",
     "tqdm",
 )
+
+
+#: Seconds that ``doctor`` waits for the tools of accelerators' makers.
+_PATIENCE = 5.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -167,12 +172,14 @@ def _without_ours(trace: TracebackType | None) -> TracebackType | None:
 def _doctor() -> int:
     print("Environment")
     print(f"  python            {platform.python_version()} on {platform.platform()}")
-    print(f"  processor         {processor_name()}, {os.cpu_count()} logical cores")
     print(
         f"  OMP_NUM_THREADS   {os.environ['OMP_NUM_THREADS']} (Paddle sets 1 where it is not set)"
     )
     for package in _PACKAGES:
         print(f"  {package:17} {version(package) or 'not installed'}")
+    print("\nMachine")
+    for what, words in describe_machine(ask_machine(child_seconds=_PATIENCE)):
+        print(f"  {what:17} {words}")
     print("\nEngines")
     usable = 0
     names = [name.strip() for name in options.engines.split(",") if name.strip()]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
 from pathlib import Path
+
+from .control_groups import folders
 
 
 def usable_cores() -> int:
@@ -29,37 +30,15 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
     Args:
         root: where ``proc`` and ``sys`` are.
     """
-    quotas = [quota for group in _groups(root) if (quota := _quota_of(group)) is not None]
+    quotas = [quota for group in folders(root, "cpu") if (quota := _quota_of(group)) is not None]
     return min(quotas, default=None)
-
-
-def _groups(root: Path) -> Iterator[Path]:
-    """The folders of this process's control groups that limit processors, with those above them:
-    the tightest limit counts."""
-    try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:  # not Linux, or hidden from us
-        return
-    mount = root / "sys/fs/cgroup"
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if not controllers:
-            base = mount  # version 2: one tree for all
-        elif "cpu" in controllers.split(","):
-            base = mount / "cpu"
-        else:
-            continue
-        # Inside a container the path may be the host's, which is not there: the mount is its group.
-        parts = Path(path.lstrip("/")).parts
-        for depth in range(len(parts), -1, -1):
-            yield base.joinpath(*parts[:depth])
 
 
 def _quota_of(group: Path) -> float | None:
     """The quota of one group: ``cpu.max`` of version 2, ``cpu.cfs_*`` of version 1."""
     try:
         if (group / "cpu.max").exists():
-            quota, period = (group / "cpu.max").read_text().split()
+            quota, period = (group / "cpu.max").read_text(errors="replace").split()
         else:
             quota = (group / "cpu.cfs_quota_us").read_text()
             period = (group / "cpu.cfs_period_us").read_text()

@@ -19,6 +19,7 @@ def test_doctor_names_engines_versions_and_every_option(capsys):
     assert status == 0
     assert "paddlepaddle" in said
     assert "paddle_inference  available" in said
+    assert "\nMachine\n  processor         " in said and "\n  memory            " in said
     assert "\n  block pool        " in said and "\n  option pool       " in said
     for name, *_ in describe():
         assert f"\n  {name} " in said
