@@ -7,8 +7,8 @@ from pathlib import Path
 #: What a small Xeon with AMX says of itself, shortened.
 XEON_FLAGS = (
     "fpu mmx sse sse2 pni ssse3 sse4_1 sse4_2 popcnt cx16 lahf_lm avx avx2 fma f16c bmi1 bmi2 "
-    "abm movbe xsave avx512f avx512dq avx512cd avx512bw avx512vl avx512_vnni avx512_bf16 avx512_fp16 "
-    "amx_bf16 amx_tile amx_int8"
+    "abm movbe xsave avx512f avx512dq avx512cd avx512bw avx512vl avx512_vnni avx512_bf16 "
+    "avx512_fp16 amx_bf16 amx_tile amx_int8"
 )
 
 
