@@ -54,7 +54,7 @@ class Options:
 
     # -- background compile -----------------------------------------------------------------------
     capture_slice_ms: float = _option(
-        1.0, "the worker yields the interpreter after so many milliseconds of capture", 0.05
+        0.5, "the worker yields the interpreter after so many milliseconds of capture", 0.05
     )
     capture_duty: float = _option(
         0.25, "share of time the worker may hold the interpreter while capturing", 0.01, 1.0

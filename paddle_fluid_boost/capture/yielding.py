@@ -1,9 +1,10 @@
 """Background work in Python that keeps out of the way of the user's thread.
 
-All threads share one interpreter lock.  A thread that computes in Python for a second makes every
-operator call of another thread wait for its turn.  So the worker pauses between Python calls: it
-runs for ``options.capture_slice_ms``, then sleeps so that its share of time is
-``options.capture_duty``.  As soon as somebody waits for the static lock it stops sleeping.
+All threads share one interpreter lock, and the user's may use all cores.  A thread that computes
+for a second makes every operator call of another thread wait for its turn.  So the worker pauses
+between calls: it runs for ``options.capture_slice_ms``, or as long as the one call into C++ takes
+that it is in by then, and sleeps so that its share of a core's time is ``options.capture_duty``.
+As soon as somebody waits for the static lock it stops sleeping.
 
 When the interpreter exits, the work is ended soon.  It must not still run while the interpreter is
 taken down: Python ends such a thread where it next takes the interpreter lock, and inside Paddle's
@@ -16,6 +17,7 @@ import gc
 import os
 import sys
 import time
+import weakref
 from collections.abc import Callable
 from types import FrameType
 
@@ -25,6 +27,9 @@ from .sources import origin
 
 #: A threshold that is not reached: no full collection.
 _NEVER = 1_000_000
+
+#: No pause is longer (seconds): what one very long call has cost others is past.
+_LONGEST_PAUSE = 0.1
 
 
 class _FullCollections:
@@ -60,19 +65,18 @@ class Stopped(BaseException):
 
 class Yielding:
     """Context manager: Python code inside the block pauses regularly, and raises :class:`Stopped`
-    once ``stopped()`` is true.  Does nothing when not ``enabled``, or when this thread already has
-    a profile hook."""
+    once ``stopped()`` is true.  Does nothing when this thread already has a profile hook."""
 
-    def __init__(self, enabled: bool, stopped: Callable[[], bool]) -> None:
+    def __init__(self, stopped: Callable[[], bool]) -> None:
         self._stopped = stopped
-        self._enabled = enabled and sys.getprofile() is None
+        self._enabled = sys.getprofile() is None
         self._slice = options.capture_slice_ms / 1e3
-        self._pause = self._slice * (1 / options.capture_duty - 1)
-        self._until = 0.0
+        self._rest = 1 / options.capture_duty - 1
+        self._until = self._worked = 0.0
 
     def __enter__(self) -> None:
         if self._enabled:
-            self._until = time.perf_counter() + self._slice
+            self._begin_slice()
             _full_collections.put_off()
             sys.setprofile(self._on_event)
 
@@ -85,9 +89,14 @@ class Yielding:
         if event == "call" and self._stopped() and _may_raise(frame):
             raise Stopped  # which ends the hook too
         if time.perf_counter() > self._until:
-            if self._pause > 0 and not STATIC_LOCK.contended:
-                time.sleep(self._pause)
-            self._until = time.perf_counter() + self._slice
+            if self._rest > 0 and not STATIC_LOCK.contended:
+                spent = max(self._slice, time.thread_time() - self._worked)
+                time.sleep(min(spent * self._rest, _LONGEST_PAUSE))
+            self._begin_slice()
+
+    def _begin_slice(self) -> None:
+        self._until = time.perf_counter() + self._slice
+        self._worked = time.thread_time()
 
 
 def _may_raise(frame: FrameType) -> bool:
@@ -97,6 +106,18 @@ def _may_raise(frame: FrameType) -> bool:
     an op's call stack, and crashes when these raise; and ours put things back in order.
     """
     name = frame.f_code.co_name
-    if name in ("forward", "__call__"):
-        return True
-    return not name.startswith("__") and origin(frame.f_code.co_filename) == "user"
+    if name not in ("forward", "__call__") and (
+        name.startswith("__") or origin(frame.f_code.co_filename) != "user"
+    ):
+        return False
+    return not _finalizes(frame)
+
+
+def _finalizes(frame: FrameType | None) -> bool:
+    """Whether an object's end is under way, which may happen in any thread: Python would swallow
+    the exception, and the object's owner lose what the finalizer was to do."""
+    while frame is not None:
+        if frame.f_code.co_name == "__del__" or frame.f_code.co_filename == weakref.__file__:
+            return True
+        frame = frame.f_back
+    return False

@@ -5,9 +5,10 @@ Whatever goes wrong is a refusal record; the user's call never waits for any of 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from ..capture.state import Snapshot
 from ..capture.structure import map_leaves
 from ..capture.trace import trace
 from ..capture.yielding import Stopped, Yielding
+from ..engines import openmp
 from ..engines.select import Choice, choose
 from ..errors import CaptureRefused
 from ..hotspot.signature_stats import SignatureStats
@@ -72,6 +74,7 @@ class CompileJob:
         self._grad_enabled = pd.paddle.is_grad_enabled()
         self._captured = False
         self._background = background
+        self._threads = openmp.math_threads()  # of the user's thread, which makes the job
 
     @property
     def priority(self) -> float:
@@ -87,7 +90,7 @@ class CompileJob:
         started = time.perf_counter()
         self._stats.start_compile()
         try:
-            with run_plainly(), Yielding(self._background, _stopped), pd.paddle.no_grad():
+            with run_plainly(), self._out_of_the_way(), pd.paddle.no_grad():
                 version, choice = self._compile()
         except Stopped:
             self.abandoned()
@@ -104,6 +107,14 @@ class CompileJob:
             return
         self._unit.publish(version, choice, time.perf_counter() - started)
 
+    @contextlib.contextmanager
+    def _out_of_the_way(self) -> Iterator[None]:
+        if not self._background:
+            yield
+            return
+        with openmp.sleeping_team(), Yielding(_stopped):
+            yield
+
     def _compile(self) -> tuple[Version, Choice]:
         inputs, args, kwargs = self._own_inputs()
         captured, traced = trace(self._eager, args, kwargs)
@@ -111,8 +122,9 @@ class CompileJob:
         weights = Weights(list(captured.parameters.values()))
         if self._grad_enabled and not weights.all_stop_gradient():
             raise CaptureRefused("its parameters take part in gradients: use paddle.no_grad()")
-        weights.remember()
-        eager_result = self._eager(*args, **kwargs)
+        with openmp.threads(1 if self._background else self._threads):
+            weights.remember()
+            eager_result = self._eager(*args, **kwargs)
         live = [*weights.tensors, *self._snapshot.tensors]
         arguments = (args, kwargs)
         result = layout(eager_result, traced, inputs, captured.input_values, live, arguments)
@@ -166,10 +178,11 @@ class CompileJob:
         if calls >= _ENOUGH_CALLS:
             return seconds
         times = []
-        for _ in range(_ENOUGH_CALLS):
-            started = time.perf_counter()
-            self._eager(*args, **kwargs)
-            times.append(time.perf_counter() - started)
+        with openmp.threads(self._threads):
+            for _ in range(_ENOUGH_CALLS):
+                started = time.perf_counter()
+                self._eager(*args, **kwargs)
+                times.append(time.perf_counter() - started)
         return median(times)
 
     def _pause(self, seconds: float) -> None:

@@ -7,10 +7,7 @@ import.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import math
-import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -41,7 +38,6 @@ __all__ = [
     "config_method",
     "copy_tensor",
     "has_onednn",
-    "math_threads",
     "operants_mode_kept",
     "paddle",
     "serialize_pir_program",
@@ -132,27 +128,3 @@ def has_onednn() -> bool:
 def config_method(config: Any, name: str) -> Any:
     """Method ``name`` of an inference Config, e.g. ``"enable_onednn"``; 3.1 says ``mkldnn``."""
     return getattr(config, name, None) or getattr(config, name.replace("onednn", "mkldnn"))
-
-
-def _openmp_getter() -> Callable[[], int] | None:
-    """``omp_get_max_threads`` of the OpenMP library that Paddle itself uses, if found."""
-    names = {"win32": "libiomp5md.dll", "darwin": "libomp.dylib"}
-    folder = os.path.join(os.path.dirname(paddle.__file__), "libs")
-    path = os.path.join(folder, names.get(sys.platform, "libiomp5.so"))
-    if not os.path.exists(path):
-        return None
-    getter: Callable[[], int] = ctypes.CDLL(path).omp_get_max_threads
-    return getter
-
-
-_openmp_threads = _openmp_getter()
-
-
-def math_threads() -> int:
-    """Threads that Paddle's CPU kernels use when called from this thread.
-
-    Read from OpenMP; where Paddle ships none, what Paddle took from the environment at import.
-    """
-    if _openmp_threads is not None:
-        return _openmp_threads()
-    return int(os.environ.get("OMP_NUM_THREADS") or 1)

@@ -11,6 +11,7 @@ from ..hardware.cores import usable_cores
 from ..options import options
 from . import _paddle as pd
 from . import paddle_inference_safety as safety
+from .openmp import math_threads
 from .paddle_inference_config import PredictorSettings, make_config
 from .paddle_inference_export import ExportedModel, exported
 from .paddle_inference_run import PredictorExecutable, error_summary
@@ -170,7 +171,7 @@ def _create(model: ExportedModel, settings: PredictorSettings) -> Any:
 
     The interpreter lock is free meanwhile.
     """
-    threads = pd.math_threads()
+    threads = math_threads()
     try:
         config = make_config(model.model, model.params, settings)
         return pd.paddle.inference.create_predictor(config)

@@ -30,6 +30,7 @@ from ..errors import EngineError
 from ..report.records import OpShare
 from . import _paddle as pd
 from .dense import dense
+from .openmp import math_threads
 
 #: Threads that may keep oneDNN primitives of their own in one predictor.
 MAX_DIRECT_THREADS = 4
@@ -84,7 +85,7 @@ class PredictorExecutable:
         with self._lock:
             if self._predictor is None:
                 raise EngineError(f"{self.engine}: called after close()")
-            threads = pd.math_threads()
+            threads = math_threads()
             try:
                 with pd.operants_mode_kept():
                     results = self._predictor.run(feeds)

@@ -5,7 +5,9 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 
+import numpy as np
 import paddle
 import pytest
 
@@ -20,7 +22,7 @@ class Net(paddle.nn.Layer):
 
 def test_work_pauses_while_others_run():
     with override(capture_slice_ms=0.05, capture_duty=0.01):
-        hook = Yielding(True, lambda: False)
+        hook = Yielding(lambda: False)
         started = time.thread_time(), time.perf_counter()
         with hook:
             for _ in range(20000):
@@ -29,19 +31,13 @@ def test_work_pauses_while_others_run():
     assert spent[1] > 2 * spent[0]
 
 
-def test_no_hook_when_not_enabled():
-    with Yielding(False, lambda: True):
-        assert sys.getprofile() is None
-        Net()(paddle.ones([1]))
-
-
 def test_hook_of_somebody_else_is_left_alone():
     def other(frame, event, arg):
         return None
 
     sys.setprofile(other)
     try:
-        with Yielding(True, lambda: True):
+        with Yielding(lambda: True):
             assert sys.getprofile() is other
         assert sys.getprofile() is other
     finally:
@@ -51,16 +47,45 @@ def test_hook_of_somebody_else_is_left_alone():
 def test_exit_ends_the_work_at_the_next_forward():
     net, x = Net(), paddle.ones([1])
     entered = threading.Event()
-    with pytest.raises(Stopped), Yielding(True, entered.is_set):
+    with pytest.raises(Stopped), Yielding(entered.is_set):
         net(x)
         entered.set()
         net(x)
     assert sys.getprofile() is None
 
 
+def test_a_long_call_is_followed_by_a_long_pause():
+    burns = np.random.default_rng(0).random(1_000_000)
+    with override(capture_slice_ms=0.5, capture_duty=0.2), Yielding(lambda: False):
+        started = time.thread_time(), time.perf_counter()
+        np.sort(burns)  # one call into C++, many slices long
+        len("x")
+        spent = time.thread_time() - started[0], time.perf_counter() - started[1]
+    assert spent[1] > 2.5 * spent[0]
+
+
+def test_exit_is_not_raised_inside_finalizers():
+    class Held:
+        def __del__(self):
+            clean("deleted")
+
+    def clean(what):
+        cleaned.append(what)
+
+    cleaned: list[str] = []
+    stop = threading.Event()
+    first, second = Held(), Held()
+    weakref.finalize(second, clean, "finalized")
+    with Yielding(stop.is_set):
+        stop.set()
+        del first
+        del second
+    assert sorted(cleaned) == ["deleted", "deleted", "finalized"]
+
+
 def test_exit_is_not_raised_inside_functions_that_paddle_calls_from_cpp():
     program = paddle.static.Program()
-    with Yielding(True, lambda: True):
+    with Yielding(lambda: True):
         assert paddle.base.framework.in_dygraph_mode()
         program.clone()
 
