@@ -48,6 +48,10 @@ class EngineError(BoostError):
     """An engine could not build or run a program; the message says what it met."""
 
 
+class ReportError(BoostError):
+    """A report cannot be written in the form asked for; the message says what is missing."""
+
+
 class ExportError(BoostError):
     """An export cannot be done; the message says what to change.
 

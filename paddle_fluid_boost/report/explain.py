@@ -43,6 +43,16 @@ class Report:
         """The same as plain, JSON-ready data."""
         return asdict(self)
 
+    def to_html(self) -> str:
+        """The same as one page of HTML, complete in itself (extra ``report``: jinja2).
+
+        Raises:
+            ReportError: jinja2 is missing.
+        """
+        from .page import render
+
+        return render(self, lambda seconds: _time(seconds) if seconds else "-")
+
     def __str__(self) -> str:
         return "\n".join(_lines(self))
 
@@ -95,6 +105,8 @@ def coverage_lines(shares: list[OpShare]) -> list[str]:
 
 
 def _time(seconds: float) -> str:
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
     return f"{seconds * 1e6:.0f} us" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms"
 
 
