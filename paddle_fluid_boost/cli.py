@@ -33,6 +33,7 @@ _HOW_TO_GET = {
     "native": "reinstall with a C++17 compiler on PATH (apt-get install g++)",
     "paddle_inference": "pip install 'paddlepaddle>=3.1,<3.4'",
     "onnxruntime": "pip install 'paddle-fluid-boost[onnxruntime]'",
+    "openvino": "pip install 'paddle-fluid-boost[openvino]'",
 }
 _PACKAGES = (
     "paddlepaddle",

@@ -102,7 +102,7 @@ _CHOICES = {
     "pool_huge_pages": ("none", "transparent", "explicit"),
 }
 LOG_CHANNELS = ("compiles", "guards", "policy")
-ENGINES = ("native", "paddle_inference")
+ENGINES = ("native", "paddle_inference", "onnxruntime", "openvino")
 #: Options that are comma separated lists -> (what an entry is called, the entries known).
 _LISTS = {
     "log": ("log channel", (*LOG_CHANNELS, "all")),

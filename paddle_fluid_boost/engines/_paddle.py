@@ -28,6 +28,7 @@ try:
     _sum, _scale = paddle._pir_ops.sum, paddle._pir_ops.scale
     _fetch: Callable[..., Any] = getattr(paddle._pir_ops, "fetch")  # noqa: B009 - not in stubs
     _EagerTensor = core.eager.Tensor
+    _empty, _CPU = paddle._C_ops.empty, core.CPUPlace()
     _flags = core.globals()
 except (ImportError, AttributeError) as error:
     raise UnsupportedPaddleError(f"PaddlePaddle lacks a name the engines need: {error}") from error
@@ -37,6 +38,8 @@ __all__ = [
     "clone_with_fetches",
     "config_method",
     "copy_tensor",
+    "dtype_of",
+    "empty_tensor",
     "has_onednn",
     "operants_mode_kept",
     "paddle",
@@ -90,6 +93,16 @@ def spell_out_means(program: Any) -> None:
 def copy_tensor(tensor: Any) -> Any:
     """A new CPU tensor with the content of ``tensor``; no gradient, no AMP cast, 2 µs."""
     return tensor._copy_to(paddle.CPUPlace(), True)
+
+
+def empty_tensor(shape: Sequence[int], dtype: Any) -> Any:
+    """A fresh row-major CPU tensor of undefined content, faster than ``paddle.empty``."""
+    return _empty(shape, dtype, _CPU)
+
+
+def dtype_of(name: str) -> Any:
+    """Paddle's dtype for numpy's spelling."""
+    return getattr(paddle, name)
 
 
 def adopt_array(array: np.ndarray) -> Any:

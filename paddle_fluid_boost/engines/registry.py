@@ -12,6 +12,8 @@ from .base import Engine
 _ENGINES = {
     "native": ("native.engine", "NativeEngine"),
     "paddle_inference": ("paddle_inference", "PaddleInference"),
+    "onnxruntime": ("onnx_runtime", "OnnxRuntime"),
+    "openvino": ("openvino", "OpenVino"),
 }
 
 
