@@ -29,13 +29,14 @@ def _seeded():
 
 
 def _vision(name):
-    return lambda: cases.calibrated(getattr(paddle.vision.models, name)(), floats(2, 3, 64, 64))
+    """A network with only ten classes: most of the time goes into making weights."""
+    make = getattr(paddle.vision.models, name)
+    return lambda: cases.calibrated(make(num_classes=10), floats(2, 3, 32, 32))
 
 
 NETS = {
-    "resnet18": (_vision("resnet18"), lambda: floats(1, 3, 64, 64)),
-    "mobilenet": (_vision("mobilenet_v3_small"), lambda: floats(2, 3, 64, 64)),
-    "shufflenet": (_vision("shufflenet_v2_x0_25"), lambda: floats(1, 3, 64, 64)),
+    "mobilenet": (_vision("mobilenet_v3_small"), lambda: floats(2, 3, 32, 32)),
+    "shufflenet": (_vision("shufflenet_v2_x0_25"), lambda: floats(1, 3, 32, 32)),
     "encoder": (cases.encoder, lambda: floats(1, 12, 32)),
     "tagger": (cases.SequenceTagger, lambda: integers(2, 6, below=50)),
     "unet": (cases.UNet, lambda: floats(1, 3, 32, 32)),
@@ -191,6 +192,7 @@ def test_missing_package(name, monkeypatch, capsys):
     with override(engines=f"{name},paddle_inference", sync=True, hot_calls=1, min_gain=0.0):
         told = _explained(lambda x: x * 2 + 1, [floats(3)])
     assert "unavailable" in told and "paddle_inference" in told
+    monkeypatch.setattr(cli, "_memory_faults", dict)  # looking for them hooks into the allocator
     cli.main(["doctor"])
     shown = capsys.readouterr().out
     assert f"{name} cannot be imported" in shown
