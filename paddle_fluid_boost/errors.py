@@ -65,3 +65,8 @@ class ExportError(BoostError):
 
 class BundleError(BoostError, ValueError):
     """A bundle is damaged, not a bundle, of another version, or does not fit the call."""
+
+
+class LibraryError(BoostError, ValueError):
+    """A file of the hardware library is wrong; the message names file and key, what was got and
+    what is needed."""

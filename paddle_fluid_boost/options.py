@@ -66,6 +66,9 @@ class Options:
         "native,paddle_inference", "engines to try, in order of preference, comma separated"
     )
     threads: int = _option(0, "threads of a compiled version; 0 takes what the machine allows", 0)
+    hardware_dir: str = _option(
+        "", "folder of your own files (*.toml) for the hardware library (docs/hardware.md)"
+    )
     probe_in_child: bool = _option(
         True, "first run an engine that is known to crash on some graphs in a child process"
     )
