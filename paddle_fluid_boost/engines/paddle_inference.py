@@ -7,7 +7,7 @@ from typing import Any
 
 from ..capture.program import CapturedProgram, Slot
 from ..errors import EngineError
-from ..hardware.cores import usable_cores
+from ..hardware.advice import most_threads
 from ..options import options
 from . import _paddle as pd
 from . import paddle_inference_safety as safety
@@ -60,11 +60,16 @@ class PaddleInference:
 
     def candidates(self, captured: CapturedProgram) -> list[dict[str, Any]]:
         """The settings worth trying for this program, most promising first."""
-        threads = options.threads or usable_cores()
+        threads = options.threads or most_threads()
         plain = {"onednn": False, "threads": threads}
         names = captured.op_names
         empty = any(0 in slot.shape for slot in captured.inputs)  # oneDNN: std::exception
-        if not pd.has_onednn() or empty or not safety.gains_from_onednn(names):
+        if (
+            not pd.has_onednn()
+            or empty
+            or not safety.gains_from_onednn(names)
+            or safety.hopeless(names)
+        ):
             return [plain]
         if safety.unproven(names) and not options.probe_in_child:
             return [plain]
@@ -88,7 +93,7 @@ class PaddleInference:
             if wanted["onednn"]:
                 cures = safety.passes_to_leave_out(names)
                 left_out += cures
-                notes += [f"without {name}: it breaks an op of this program" for name in cures]
+                notes += [f"without {name}: the hardware library knows a fault" for name in cures]
                 notes.append(f"oneDNN keeps {options.onednn_cache_capacity} input shapes")
             final = PredictorSettings(
                 wanted["onednn"], wanted["threads"], options.onednn_cache_capacity, left_out

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import importlib
 
-from ..options import options, split_list
+from ..hardware.advice import cpu_advice
+from ..options import Options, options, split_list
 from .base import Engine
 
 #: name in ``options.engines`` -> (module, class)
@@ -18,8 +19,15 @@ _ENGINES = {
 
 
 def engine_names() -> list[str]:
-    """The engines that ``options.engines`` asks for, in order."""
-    return split_list(options.engines)
+    """The engines that ``options.engines`` asks for, in order.
+
+    Where the user left the option alone the hardware library has the order for this processor.
+    """
+    names = split_list(options.engines)
+    if options.engines != Options.engines:
+        return names
+    order = cpu_advice().engines
+    return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...capture.program import CapturedProgram
 from ...errors import EngineError
-from ...hardware.cores import usable_cores
+from ...hardware.advice import most_threads
 from ...ir.flops import flops_by_op
 from ...ir.graph import Graph
 from ...ir.importer import import_program
@@ -46,7 +46,7 @@ class NativeEngine:
 
     def candidates(self, captured: CapturedProgram) -> list[dict[str, Any]]:
         """Channels-last and oneDNN's own choice of layout; only one without convolutions."""
-        threads = options.threads or usable_cores()
+        threads = options.threads or most_threads()
         has_convolution = any("conv" in name for name in captured.op_names)
         layouts = _LAYOUTS if has_convolution else ("any",)
         return [{"threads": threads, "layout": layout} for layout in layouts]
@@ -55,7 +55,7 @@ class NativeEngine:
         """Builds a plan.
 
         Args:
-            settings: ``threads`` (default: the option, else all usable cores); ``layout``:
+            settings: ``threads`` (default: the option, else the library's rule); ``layout``:
                 ``"nhwc"`` for channels-last convolutions, ``"any"`` for what oneDNN prefers;
                 ``algorithm`` of 3x3 convolutions in ``"nhwc"``: ``"direct"``, ``"winograd2"``,
                 ``"winograd4"`` or ``"auto"``, the fastest by measurement.
@@ -74,7 +74,7 @@ def build_plan(
 ) -> NativeExecutable:
     """A plan for an already optimised graph; see :meth:`NativeEngine.build`."""
     native = runtime.module()
-    threads = int(settings.get("threads") or options.threads or usable_cores())
+    threads = int(settings.get("threads") or options.threads or most_threads())
     layout = settings.get("layout", "any")
     if layout not in _LAYOUTS:
         raise EngineError(f"native engine: layout is one of {', '.join(_LAYOUTS)}, got {layout!r}")

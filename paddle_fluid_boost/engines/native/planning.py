@@ -8,14 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...errors import EngineError
+from ...hardware.advice import cpu_advice
 from ...ir.graph import Graph, numpy_dtype
 from ...memory import planner
 from . import runtime
 from .lowering import Lowering, shape_of
-
-#: Operations, or their equivalent in time, below which threads may cost more than they gain: some
-#: ten milliseconds of one core.
-_SMALL = 1e9
 
 
 @dataclass(frozen=True)
@@ -28,7 +25,8 @@ class BuiltPlan:
 
     def is_small(self) -> bool:
         """Whether it is a question how many threads it should run on, and can be settled."""
-        return self.plan.operations < _SMALL and not self.lowering.host_steps
+        small = cpu_advice().threads.get("small_operations", 0)
+        return self.plan.operations < small and not self.lowering.host_steps
 
 
 def plan_graph(graph: Graph, native: Any, threads: int, layout: str, algorithm: str) -> BuiltPlan:
