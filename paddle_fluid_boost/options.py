@@ -69,6 +69,9 @@ class Options:
     hardware_dir: str = _option(
         "", "folder of your own files (*.toml) for the hardware library (docs/hardware.md)"
     )
+    tune_seconds: float = _option(
+        2.0, "seconds of work that the tuner may spend on one signature; 0 turns it off", 0.0
+    )
     probe_in_child: bool = _option(
         True, "first run an engine that is known to crash on some graphs in a child process"
     )

@@ -84,6 +84,22 @@ def _right_ones(
     tried: list[tuple[str, str]],
 ) -> Iterator[tuple[str, Executable]]:
     """Every candidate of every engine that can be built and gives eager's result."""
+    for name, settings in offers(captured, tried):
+        engine = make_engine(name)
+        label = f"{engine.name} {settings}" if settings else engine.name
+        outcome = build_right(engine, captured, settings, inputs, want)
+        if isinstance(outcome, str):
+            log.info("%s: %s", label, outcome)
+            tried.append((label, outcome))
+        else:
+            yield label, outcome
+
+
+def offers(
+    captured: CapturedProgram, tried: list[tuple[str, str]]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(name of an engine, settings) of every candidate; ``tried`` takes the engines that cannot be
+    used here, and why."""
     for name in engine_names():
         try:
             engine = make_engine(name)
@@ -94,16 +110,10 @@ def _right_ones(
             tried.append((name, f"unavailable: {reason}"))
             continue
         for settings in engine.candidates(captured):
-            label = f"{engine.name} {settings}" if settings else engine.name
-            outcome = _build(engine, captured, settings, inputs, want)
-            if isinstance(outcome, str):
-                log.info("%s: %s", label, outcome)
-                tried.append((label, outcome))
-            else:
-                yield label, outcome
+            yield name, settings
 
 
-def _build(
+def build_right(
     engine: Engine,
     captured: CapturedProgram,
     settings: dict[str, Any],
@@ -131,11 +141,11 @@ def _time(executable: Executable, inputs: Sequence[Any], pause: Callable[[float]
     times: list[float] = []
     while len(times) < _RUNS and (len(times) < 2 or sum(times) < _SECONDS):
         pause(times[-1] if times else 0.0)
-        times.append(_seconds_of_a_run(executable, inputs))
+        times.append(run_seconds(executable, inputs))
     return min(times)
 
 
-def _seconds_of_a_run(executable: Executable, inputs: Sequence[Any]) -> float:
+def run_seconds(executable: Executable, inputs: Sequence[Any]) -> float:
     """Wall time; the processor time of this thread where others took the processor from it.
 
     The worker has a low priority beside a user's thread that may use all cores: a run of one

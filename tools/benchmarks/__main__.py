@@ -9,6 +9,7 @@ import coverage
 import memory
 import overhead
 import stalls
+import tuner
 import zoo
 
 _COMMANDS = {
@@ -16,6 +17,7 @@ _COMMANDS = {
     "memory": memory,
     "overhead": overhead,
     "stalls": stalls,
+    "tuner": tuner,
     "zoo": zoo,
 }
 

@@ -1,0 +1,290 @@
+"""Measures what the hardware library proposes for a program, and takes the fastest.
+
+:func:`select.choose` takes the first version that is clearly faster than eager, so that the user
+gets it soon.  For a program that turns out to be worth more, this looks at all candidates: every
+engine, in each of its settings, then the best of them with fewer threads.
+
+Times are compared in interleaved blocks: in each round every candidate that is still in the race
+runs a few times in a row, so that a slow moment of the machine meets all, and none is measured
+while the threads of another are still awake.  Who is clearly behind leaves the race.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ..capture.program import CapturedProgram
+from ..hardware.advice import thread_counts
+from ..hardware.probe import probe
+from ..options import options
+from . import _paddle as pd
+from .base import Executable
+from .registry import make_engine
+from .select import Choice, build_right, offers, run_seconds
+
+log = logging.getLogger("paddle_fluid_boost.compiles")
+
+#: Runs of a block that wake the threads, and those that count.
+_WAKING, _COUNTED = 1, 5
+#: Rounds: after the first a candidate this much slower than the best is out, after the second
+#: one slower by the second factor, and so on.
+_TOLERANCE = (1.5, 1.3, 1.2, 1.12, 1.08, 1.06)
+#: Those within this factor count as equal: then fewer threads, which leave cores to others.
+_EQUAL = 1.02
+#: Attributes that say where an op came from and what things are called.
+_NAMING = ("op_callstack", "struct_name", "name", "parameter_name", "output_name", "stop_gradient")
+#: Blocks are cut short after so many seconds, two runs at least.
+_BLOCK_SECONDS = 0.2
+
+
+class Memory(Protocol):
+    """Where choices are remembered: by a key, as plain values that go through JSON."""
+
+    def read(self, key: str) -> dict[str, Any] | None: ...
+
+    def write(self, key: str, value: dict[str, Any]) -> None: ...
+
+
+class InProcess:
+    """Remembers the last choices of this process."""
+
+    def __init__(self, size: int = 256) -> None:
+        self._size = size
+        self._choices: OrderedDict[str, dict[str, Any]] = OrderedDict()
+
+    def read(self, key: str) -> dict[str, Any] | None:
+        """What was written under the key, or None."""
+        return self._choices.get(key)
+
+    def write(self, key: str, value: dict[str, Any]) -> None:
+        """Remembers; the oldest goes where there are too many."""
+        self._choices[key] = value
+        while len(self._choices) > self._size:
+            self._choices.popitem(last=False)
+
+
+REMEMBERED: Memory = InProcess()
+
+
+@dataclass(eq=False)
+class Runner:
+    """A candidate in the race.  times: seconds of the runs that count.  blocks: how many there
+    were."""
+
+    label: str
+    engine: str
+    settings: dict[str, Any]
+    executable: Executable
+    times: list[float] = field(default_factory=list)
+    blocks: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """What a run takes that little disturbs: the lower quartile, as all disturbance only adds.
+        The very quickest run may have met an odd moment."""
+        return sorted(self.times)[len(self.times) // 4]
+
+    @property
+    def threads(self) -> int:
+        return int(self.settings.get("threads", 0))
+
+
+@dataclass
+class Race:
+    """What a race needs to know, and what time it may take.
+
+    inputs / want: as for :func:`select.choose`.
+    pause: called with the seconds of work just done, so that the user's thread gets its turn.
+    budget: seconds of building and running, pauses not counted.
+    """
+
+    captured: CapturedProgram
+    inputs: Sequence[Any]
+    want: Sequence[Any]
+    pause: Callable[[float], None]
+    budget: float
+    spent: float = 0.0
+    tried: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def over(self) -> bool:
+        """Whether the budget is used up."""
+        return self.spent >= self.budget
+
+    def enter(self, engine: str, settings: dict[str, Any]) -> Runner | None:
+        """A candidate that is built and right, or None."""
+        made = make_engine(engine)
+        label = f"{made.name} {settings}" if settings else made.name
+        started = time.perf_counter()
+        outcome = build_right(made, self.captured, settings, self.inputs, self.want)
+        self._did(time.perf_counter() - started)
+        if isinstance(outcome, str):
+            self.tried.append((label, outcome))
+            return None
+        return Runner(label, engine, settings, outcome)
+
+    def block(self, runner: Runner) -> None:
+        """Runs a candidate a few times in a row."""
+        started = time.perf_counter()
+        for _ in range(_WAKING):
+            runner.executable(self.inputs)
+        for done in range(_COUNTED):
+            if done > 1 and time.perf_counter() - started > _BLOCK_SECONDS:
+                break
+            runner.times.append(run_seconds(runner.executable, self.inputs))
+        runner.blocks += 1
+        self._did(time.perf_counter() - started)
+
+    def _did(self, seconds: float) -> None:
+        self.spent += seconds
+        self.pause(seconds)
+
+
+def tune(
+    captured: CapturedProgram,
+    inputs: Sequence[Any],
+    want: Sequence[Any],
+    eager_seconds: float,
+    pause: Callable[[float], None],
+    *,
+    budget: float,
+    memory: Memory | None = None,
+) -> Choice:
+    """The fastest candidate found within ``budget`` seconds of work, or none that is right.
+
+    Arguments as for :func:`select.choose`.  A choice that ``memory`` has for this program on this
+    machine is built and not measured again against others.
+    """
+    memory = REMEMBERED if memory is None else memory
+    race = Race(captured, inputs, want, pause, budget)
+    key = fingerprint(captured)
+    winner = _remembered(race, memory.read(key)) or _find(race)
+    choice = Choice(eager=eager_seconds, tried=race.tried)
+    if winner is not None:
+        choice.executable, choice.compiled = winner.executable, winner.seconds
+        memory.write(key, {"engine": winner.engine, "settings": winner.settings})
+    return choice
+
+
+def fingerprint(captured: CapturedProgram) -> str:
+    """The same for a like program (ops, attributes, shapes) on a machine where the same choice is
+    right.  Names and weights do not count."""
+    ops = captured.program.global_block().ops
+    shapes = sorted((tuple(t.shape), str(t.dtype)) for t in captured.parameters.values())
+    parts = (
+        [(op.name(), _attributes(op)) for op in ops],
+        [(slot.shape, slot.dtype) for slot in (*captured.inputs, *captured.outputs)],
+        shapes,
+        probe().identity(),
+        pd.paddle.__version__,
+        (options.engines, options.threads, options.hardware_dir),
+    )
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def _attributes(op: Any) -> list[str]:
+    return sorted(f"{name}={value}" for name, value in op.attrs().items() if name not in _NAMING)
+
+
+def _remembered(race: Race, known: dict[str, Any] | None) -> Runner | None:
+    """The remembered choice, built and timed; None where it is none of today's candidates, cannot
+    be built or is not right."""
+    if not known or not _like_an_offer(race.captured, known):
+        return None
+    runner = race.enter(known["engine"], known["settings"])
+    if runner is not None:
+        race.block(runner)
+        race.tried.append((runner.label, f"{_ms(runner.seconds)}, remembered"))
+    return runner
+
+
+def _like_an_offer(captured: CapturedProgram, known: dict[str, Any]) -> bool:
+    """Whether an engine offers settings of the same form: what was remembered may come from a file
+    that somebody else wrote."""
+    form = _form(known.get("settings"))
+    return any(
+        engine == known.get("engine") and _form(settings) == form
+        for engine, settings in offers(captured, [])
+    )
+
+
+def _form(settings: Any) -> Any:
+    if not isinstance(settings, dict):
+        return None
+    return {name: value if name != "threads" else type(value) for name, value in settings.items()}
+
+
+def _find(race: Race) -> Runner | None:
+    runners: list[Runner] = []
+    for engine, settings in offers(race.captured, race.tried):
+        if runners and race.over:
+            race.tried.append((f"{engine} {settings}", "not tried: the time was up"))
+            continue
+        runner = race.enter(engine, settings)
+        if runner is not None:
+            race.block(runner)
+            runners.append(runner)
+            runners = _still_in(race, runners, _TOLERANCE[0])
+    runners = _with_fewer_threads(race, runners)
+    for tolerance in _TOLERANCE:
+        if len(runners) < 2 or race.over:
+            break
+        for runner in runners:
+            race.block(runner)
+        runners = _still_in(race, runners, tolerance)
+    if not runners:
+        return None
+    best = min(runner.seconds for runner in runners)
+    equal = [runner for runner in runners if runner.seconds <= _EQUAL * best]
+    winner = min(equal, key=lambda runner: (runner.threads, runner.seconds))
+    for runner in runners:
+        if runner is not winner:
+            _leave(race, runner, "lost")
+    race.tried.append((winner.label, f"{_ms(winner.seconds)}, the fastest"))
+    return winner
+
+
+def _with_fewer_threads(race: Race, runners: list[Runner]) -> list[Runner]:
+    """Adds the best candidates with fewer threads, as long as that does no harm: beyond the knee
+    of the curve further threads only wait for each other."""
+    if options.threads:
+        return runners  # the user's number
+    for leader in list(runners):
+        current = leader
+        for count in thread_counts()[1:]:
+            if race.over or "threads" not in current.settings or count >= current.threads:
+                break
+            runner = race.enter(current.engine, {**current.settings, "threads": count})
+            if runner is None:
+                break
+            race.block(runner)
+            if runner.seconds > _TOLERANCE[0] * current.seconds:
+                _leave(race, runner, "lost")
+                break
+            runners.append(runner)
+            current = runner
+    return _still_in(race, runners, _TOLERANCE[0])
+
+
+def _still_in(race: Race, runners: list[Runner], tolerance: float) -> list[Runner]:
+    best = min((runner.seconds for runner in runners), default=0.0)
+    staying = [runner for runner in runners if runner.seconds <= tolerance * best]
+    for runner in runners:
+        if runner not in staying:
+            _leave(race, runner, "lost")
+    return staying
+
+
+def _leave(race: Race, runner: Runner, why: str) -> None:
+    race.tried.append((runner.label, f"{_ms(runner.seconds)}, {why} after {runner.blocks} blocks"))
+    runner.executable.close()
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms"

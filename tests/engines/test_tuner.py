@@ -1,0 +1,229 @@
+"""The tuner, on engines whose speed is written down, so that no test depends on the clock."""
+
+from __future__ import annotations
+
+import random
+
+import paddle
+import paddle_inference_cases as cases
+import pytest
+from paddle import nn
+
+from paddle_fluid_boost.engines import select, tuner
+from paddle_fluid_boost.errors import EngineError
+from paddle_fluid_boost.options import override
+
+ONE = paddle.ones([1])
+
+
+class _Executable:
+    def __init__(self, seconds, value):
+        self.seconds, self.value = seconds, value
+        self.runs, self.closed = 0, False
+
+    def __call__(self, inputs):
+        assert not self.closed
+        self.runs += 1
+        return [self.value]
+
+    def close(self):
+        self.closed = True
+
+
+class _Engine:
+    """speeds: thread count -> seconds of one run; a candidate is offered for the highest."""
+
+    def __init__(self, name, speeds, wrong=False, broken=False):
+        self.name, self.speeds = name, speeds
+        self.wrong, self.broken = wrong, broken
+        self.built = {}
+
+    def unavailable(self):
+        return None
+
+    def candidates(self, captured):
+        return [{"threads": max(self.speeds)}]
+
+    def build(self, captured, settings):
+        if self.broken or settings["threads"] not in self.speeds:
+            raise EngineError(f"{self.name}: no")
+        made = _Executable(self.speeds[settings["threads"]], ONE * (2 if self.wrong else 1))
+        self.built[settings["threads"]] = made
+        return made
+
+
+@pytest.fixture
+def tune(monkeypatch):
+    """Calls the tuner with engines in place of the real ones; 4 threads are the most."""
+
+    def call(*engines, noise=None, budget=1e9, memory=None, program="a"):
+        table = {engine.name: engine for engine in engines}
+        for module in (select, tuner):
+            monkeypatch.setattr(module, "make_engine", table.__getitem__)
+        monkeypatch.setattr(select, "engine_names", lambda: list(table))
+        monkeypatch.setattr(tuner, "thread_counts", lambda: [4, 2, 1])
+        monkeypatch.setattr(tuner, "fingerprint", lambda captured: captured)
+
+        def run_seconds(executable, inputs):
+            executable(inputs)
+            return executable.seconds * (noise() if noise else 1.0)
+
+        monkeypatch.setattr(tuner, "run_seconds", run_seconds)
+        memory = tuner.InProcess() if memory is None else memory
+        pauses = []
+        choice = tuner.tune(program, [ONE], [ONE], 1.0, pauses.append, budget=budget, memory=memory)
+        assert pauses  # the user's thread gets its turn after every piece of work
+        return choice
+
+    return call
+
+
+def _taken(choice, *engines):
+    """(engine, threads) of what was chosen."""
+    return next(
+        (engine.name, threads)
+        for engine in engines
+        for threads, made in engine.built.items()
+        if made is choice.executable
+    )
+
+
+def test_the_fastest_wins_and_losers_are_stopped_early(tune):
+    slow, fast, near = (
+        _Engine("slow", {4: 5.0}),
+        _Engine("fast", {4: 1.0}),
+        _Engine("near", {4: 1.1}),
+    )
+    choice = tune(slow, fast, near)
+    assert _taken(choice, slow, fast, near) == ("fast", 4)
+    assert choice.compiled == 1.0
+    assert slow.built[4].closed and near.built[4].closed and not fast.built[4].closed
+    assert slow.built[4].runs < near.built[4].runs <= fast.built[4].runs
+    assert choice.tried[-1][1].endswith("the fastest")
+
+
+def test_the_knee_of_threads_is_found(tune):
+    """Two threads are best; one is only looked at, not raced."""
+    engine = _Engine("e", {4: 1.2, 2: 1.0, 1: 1.9})
+    choice = tune(engine)
+    assert _taken(choice, engine) == ("e", 2)
+    assert engine.built[1].closed and engine.built[4].closed
+
+
+def test_equals_leave_cores_to_others(tune):
+    engine = _Engine("e", {4: 1.0, 2: 1.01, 1: 1.5})
+    assert _taken(tune(engine), engine) == ("e", 2)
+
+
+def test_the_users_number_of_threads_stays(tune):
+    engine = _Engine("e", {4: 1.2, 2: 1.0})
+    with override(threads=4):
+        assert _taken(tune(engine), engine) == ("e", 4)
+
+
+def test_wrong_and_broken_candidates_never_win(tune):
+    wrong, broken, right = (
+        _Engine("wrong", {4: 0.1}, wrong=True),
+        _Engine("broken", {4: 0.1}, broken=True),
+        _Engine("right", {4: 1.0}),
+    )
+    choice = tune(wrong, broken, right)
+    assert _taken(choice, right) == ("right", 4)
+    outcomes = dict(choice.tried)
+    assert outcomes["wrong {'threads': 4}"].startswith("wrong result")
+    assert outcomes["broken {'threads': 4}"].startswith("not built")
+    assert tune(wrong, broken).executable is None
+
+
+def test_without_time_the_first_one_that_is_right_is_taken(tune):
+    first, second = _Engine("first", {4: 2.0, 2: 1.0}), _Engine("second", {4: 1.0})
+    choice = tune(first, second, budget=0.0)
+    assert _taken(choice, first) == ("first", 4)
+    assert second.built == {}
+    assert ("second {'threads': 4}", "not tried: the time was up") in choice.tried
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_costs_little(tune, seed):
+    """Runs take up to half as long again, and one in ten three times as long."""
+    rng = random.Random(seed)
+
+    def noise():
+        return 3.0 if rng.random() < 0.1 else 1 + rng.random() ** 2 / 2
+
+    engines = [
+        _Engine(f"e{i}", {4: 1 + rng.random(), 2: 1 + rng.random(), 1: 1 + rng.random()})
+        for i in range(4)
+    ]
+    choice = tune(*engines, noise=noise)
+    best = min(made.seconds for engine in engines for made in engine.built.values())
+    assert choice.executable.seconds <= 1.10 * best
+
+
+def test_a_choice_is_remembered(tune):
+    memory = tuner.InProcess()
+    first = _Engine("a", {4: 1.5}), _Engine("b", {4: 2.0, 2: 1.0})
+    assert _taken(tune(*first, memory=memory), *first) == ("b", 2)
+    again = _Engine("a", {4: 1.5}), _Engine("b", {4: 2.0, 2: 1.0})
+    choice = tune(*again, memory=memory)
+    assert _taken(choice, *again) == ("b", 2)
+    assert again[0].built == {} and list(again[1].built) == [2]
+    other = _Engine("a", {4: 1.5}), _Engine("b", {4: 2.0, 2: 1.0})
+    tune(*other, memory=memory, program="another")
+    assert other[0].built  # another program is measured anew
+
+
+@pytest.mark.parametrize(
+    "remembered",
+    [
+        {},
+        {"engine": "gone", "settings": {"threads": 4}},
+        {"engine": "e", "settings": {"threads": "many"}},
+        {"engine": "e", "settings": None},
+        {"engine": "e", "settings": {"threads": 4, "more": 1}},
+        {"engine": 3},
+        {"engine": "e", "settings": {"threads": 77}},
+    ],
+)
+def test_what_is_remembered_wrongly_is_measured_anew(tune, remembered):
+    memory = tuner.InProcess()
+    memory.write("a", remembered)
+    engine = _Engine("e", {4: 1.0})
+    assert _taken(tune(engine, memory=memory), engine) == ("e", 4)
+    assert memory.read("a") == {"engine": "e", "settings": {"threads": 4}}
+
+
+def test_memory_is_bounded():
+    memory = tuner.InProcess(size=2)
+    for name in "abc":
+        memory.write(name, {"engine": name})
+    assert memory.read("a") is None and memory.read("c") == {"engine": "c"}
+
+
+def test_programs_are_told_apart():
+    def key(net, *shape):
+        return tuner.fingerprint(cases.capture(net, paddle.rand(shape)))
+
+    net = nn.Linear(4, 4)
+    assert key(net, 2, 4) == key(nn.Linear(4, 4), 2, 4)
+    different = [key(net, 2, 4), key(net, 3, 4), key(nn.Linear(4, 5), 2, 4)]
+    different.append(key(nn.Sequential(net, nn.ReLU()), 2, 4))
+    with override(threads=1):
+        different.append(key(net, 2, 4))
+    assert len(set(different)) == 5
+
+
+def test_real_engines():
+    """Whatever wins here, its result is eager's."""
+    net = nn.Sequential(nn.Conv2D(3, 8, 3), nn.ReLU(), nn.Conv2D(8, 4, 3))
+    net.eval()
+    x = paddle.rand([1, 3, 16, 16])
+    want = cases.eager(net, x)
+    captured = cases.capture(net, x)
+    choice = tuner.tune(
+        captured, [x], want, 1.0, lambda s: None, budget=5.0, memory=tuner.InProcess()
+    )
+    assert choice.executable is not None and choice.compiled > 0
+    cases.assert_same(choice.executable([x]), want)
+    assert len(choice.tried) >= 2
+    choice.executable.close()
