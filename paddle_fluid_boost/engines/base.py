@@ -2,6 +2,10 @@
 
 Engines know ``ir`` and ``memory``; they never know ``dispatch``.  An engine is stateless; what it
 builds owns all resources and frees them in :meth:`Executable.close`.
+
+Settings are plain values that go through JSON: the tuner remembers them.  ``threads`` is the number
+of threads, where an engine has any; ``precision`` is left for what computes in less than the
+program's own types, and absent elsewhere.
 """
 
 from __future__ import annotations

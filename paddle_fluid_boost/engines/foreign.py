@@ -18,7 +18,7 @@ import numpy as np
 
 from ..capture.program import CapturedProgram
 from ..errors import EngineError
-from ..hardware.cores import usable_cores
+from ..hardware.advice import most_threads
 from ..ir.graph import Graph, numpy_dtype
 from ..ir.importer import import_program
 from ..options import options
@@ -29,9 +29,8 @@ from .dense import dense
 
 
 def thread_settings() -> list[dict[str, Any]]:
-    """All usable cores first, then one: small programs lose by waiting for each other's threads."""
-    threads = options.threads or usable_cores()
-    return [{"threads": count} for count in dict.fromkeys((threads, 1))]
+    """The one candidate of these engines; the tuner tries fewer threads itself."""
+    return [{"threads": options.threads or most_threads()}]
 
 
 def checked_threads(engine: str, settings: dict[str, Any]) -> int:

@@ -21,13 +21,16 @@ _ENGINES = {
 def engine_names() -> list[str]:
     """The engines that ``options.engines`` asks for, in order.
 
-    Where the user left the option alone the hardware library has the order for this processor.
+    Where the user left the option alone the hardware library has the order for this processor, and
+    an engine that it puts before one of the option's is tried too: ONNX Runtime on ARM.
     """
     names = split_list(options.engines)
     if options.engines != Options.engines:
         return names
-    order = cpu_advice().engines
-    return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
+    order = [name for name in cpu_advice().engines if name in _ENGINES]
+    ranks = [order.index(name) for name in names if name in order]
+    ranked = order[: max(ranks) + 1] if ranks else []
+    return [*ranked, *(name for name in names if name not in ranked)]
 
 
 @functools.cache

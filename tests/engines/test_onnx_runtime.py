@@ -20,6 +20,7 @@ from paddle_fluid_boost.capture.lock import STATIC_LOCK
 from paddle_fluid_boost.engines import registry
 from paddle_fluid_boost.engines.compare import differences
 from paddle_fluid_boost.errors import EngineError, OptionError
+from paddle_fluid_boost.hardware.advice import Advice, most_threads
 from paddle_fluid_boost.options import override
 
 
@@ -152,9 +153,8 @@ def test_wrong_settings(engine, settings):
 def test_threads_follow_the_option(engine):
     captured = cases.capture(lambda x: x + 1, floats(2))
     with override(threads=3):
-        assert engine.candidates(captured) == [{"threads": 3}, {"threads": 1}]
-    with override(threads=1):
-        assert engine.candidates(captured) == [{"threads": 1}]
+        assert engine.candidates(captured) == [{"threads": 3}]
+    assert engine.candidates(captured) == [{"threads": most_threads()}]
 
 
 @every_engine
@@ -197,6 +197,23 @@ def test_missing_package(name, monkeypatch, capsys):
     shown = capsys.readouterr().out
     assert f"{name} cannot be imported" in shown
     assert f"to get it: pip install 'paddle-fluid-boost[{name}]'" in shown
+
+
+@pytest.mark.parametrize(
+    ("library", "names"),
+    [
+        (("native", "paddle_inference", "onnxruntime"), ["native", "paddle_inference"]),
+        (("onnxruntime", "paddle_inference"), ["onnxruntime", "paddle_inference", "native"]),
+        (("native", "openvino", "paddle_inference"), ["native", "openvino", "paddle_inference"]),
+        (("tensorrt",), ["native", "paddle_inference"]),
+    ],
+    ids=["x86", "ARM", "in between", "unknown"],
+)
+def test_the_library_asks_for_engines_that_it_ranks_first(monkeypatch, library, names):
+    monkeypatch.setattr(registry, "cpu_advice", lambda: Advice(engines=library))
+    assert registry.engine_names() == names
+    with override(engines="paddle_inference"):
+        assert registry.engine_names() == ["paddle_inference"]
 
 
 def test_options_know_the_engines():
