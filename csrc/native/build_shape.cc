@@ -1,5 +1,6 @@
 // Views, and the operations that only move elements.
 #include <algorithm>
+#include <climits>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -181,6 +182,8 @@ int PlanBuilder::Concat(const std::vector<int>& sources, int axis) {
   const bool alike = std::all_of(inputs.begin(), inputs.end(), [&](int input) {
     return desc(input) == InOrderOf(model, shape(input));
   });
+  const Desc whole = WithPlainUnits(InOrderOf(model, out));
+  if (alike && CanJoin(inputs, axis, whole)) return Join(inputs, whole);
   if (alike && Computable(dtype)) return ConcatPrimitive(inputs, axis, InOrderOf(model, out));
   const int result = NewValue(InOrderOf(model, out), dtype);
   Dims begin(out.size(), 0);
@@ -189,6 +192,46 @@ int PlanBuilder::Concat(const std::vector<int>& sources, int axis) {
     AddKernel({{0, input}, {1, part}}, StridedCopy(shape(input), desc(input).get_strides(),
                                                    desc(part).get_strides(), SizeOf(dtype)));
     begin[along] += shape(input)[along];
+  }
+  return result;
+}
+
+// Parts that lie one after the other in the result need no copy: whoever makes them writes there.
+bool PlanBuilder::CanJoin(const std::vector<int>& sources, int axis, const Desc& whole) const {
+  const Dims out = whole.get_dims(), strides = whole.get_strides();
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const bool inside = out[i] == 1 || strides[i] < strides[static_cast<std::size_t>(axis)];
+    if (static_cast<int>(i) != axis && !inside) return false;
+  }
+  std::vector<int> storages;
+  for (const int source : sources) {
+    if (!IsDense(desc(source)) || !CanOverwrite(source)) return false;
+    storages.push_back(StorageOf(source));
+  }
+  std::sort(storages.begin(), storages.end());
+  return std::adjacent_find(storages.begin(), storages.end()) == storages.end();
+}
+
+int PlanBuilder::Join(const std::vector<int>& sources, const Desc& whole) {
+  const int result = NewValue(whole, values_[sources[0]].dtype);
+  const int joined = StorageOf(result);
+  std::size_t offset = 0;
+  for (const int source : sources) {
+    const int from = StorageOf(source);
+    Storage& part = storages_[from];
+    Joined record{{}, from, offset, part.first_step, part.last_step};
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      if (values_[i].storage != from) continue;
+      values_[i].storage = joined;
+      values_[i].offset += offset;
+      record.values.push_back(static_cast<int>(i));
+    }
+    storages_[joined].first_step = std::min(storages_[joined].first_step, part.first_step);
+    storages_[joined].last_step = std::max(storages_[joined].last_step, part.last_step);
+    part.first_step = INT_MAX;
+    part.last_step = -1;
+    joined_.push_back(std::move(record));
+    offset += part.bytes;
   }
   return result;
 }

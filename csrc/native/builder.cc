@@ -136,12 +136,15 @@ void PlanBuilder::CopyStep(int from, int to) {
   step_name_ = "reorder";
   const Dims dims = source.get_dims();
   const bool image = dims.size() > 2 && dims[1] == 3 && values_[from].dtype == DType::kFloat32 &&
-                     IsRowMajor(source) &&
+                     HasDensePlanes(source) &&
                      destination == ChannelsLast(dims, dnnl::memory::data_type::f32);
   if (image && InterleaveSupported()) {
     const auto batch = static_cast<std::size_t>(dims[0]);
     const auto pixels = static_cast<std::size_t>(ElementCount(dims)) / (3 * batch);
-    AddKernel({{0, from}, {1, to}}, InterleaveKernel(batch, pixels));
+    const Dims strides = source.get_strides();
+    AddKernel({{0, from}, {1, to}},
+              InterleaveKernel(batch, pixels, static_cast<std::size_t>(strides[1]),
+                               batch > 1 ? static_cast<std::size_t>(strides[0]) : 0));
   } else if (Computable(values_[from].dtype)) {
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -262,6 +265,15 @@ std::vector<int> PlanBuilder::Host(const std::string& name, const std::vector<in
 }
 
 void PlanBuilder::Rollback(const Mark& mark) {
+  for (; joined_.size() > mark.joined; joined_.pop_back()) {
+    const Joined& undone = joined_.back();
+    for (const int value : undone.values) {
+      values_[value].offset -= undone.offset;
+      values_[value].storage = undone.from;
+    }
+    storages_[undone.from].first_step = undone.first_step;
+    storages_[undone.from].last_step = undone.last_step;
+  }
   values_.resize(mark.values);
   storages_.resize(mark.storages);
   steps_.resize(mark.steps);

@@ -143,9 +143,11 @@ class PlanBuilder {
   // -- second thoughts ---------------------------------------------------------------------------
   // Rollback(Checkpoint()) undoes everything that was added in between.
   struct Mark {
-    std::size_t values, storages, steps;
+    std::size_t values, storages, steps, joined;
   };
-  Mark Checkpoint() const { return {values_.size(), storages_.size(), steps_.size()}; }
+  Mark Checkpoint() const {
+    return {values_.size(), storages_.size(), steps_.size(), joined_.size()};
+  }
   void Rollback(const Mark& mark);
 
   // -- finishing -------------------------------------------------------------------------------
@@ -215,6 +217,9 @@ class PlanBuilder {
                          const Desc& u_desc);
 
   int ConcatPrimitive(const std::vector<int>& sources, int axis, const Desc& layout);
+  // Whether `sources` may become parts of a result of layout `whole`, written where they belong.
+  bool CanJoin(const std::vector<int>& sources, int axis, const Desc& whole) const;
+  int Join(const std::vector<int>& sources, const Desc& whole);
   int Flattened(int a, int b, int bias, const PostOps& post_ops);
   // `layout` of the result; row-major when empty.
   // `target`: a value to write to, otherwise a new one is made.
@@ -247,6 +252,14 @@ class PlanBuilder {
   std::vector<Step> steps_;
   std::vector<int> outputs_;
   std::map<int, std::vector<int>> layouts_;  // value -> the same tensor in other layouts
+  // Values that moved from one storage into a part of another, and what the first one was.
+  struct Joined {
+    std::vector<int> values;
+    int from;
+    std::size_t offset;
+    int first_step, last_step;
+  };
+  std::vector<Joined> joined_;
   std::string step_name_;
   int step_threads_;
   double operations_ = 0;

@@ -30,9 +30,9 @@ struct Choice {
   }
 };
 
-PFB_AVX512 void Interleave(const float* source, std::size_t pixels, std::size_t begin,
+PFB_AVX512 void Interleave(const float* source, std::size_t plane, std::size_t begin,
                            std::size_t end, float* result) {
-  const float* planes[kPlanes] = {source, source + pixels, source + 2 * pixels};
+  const float* planes[kPlanes] = {source, source + plane, source + 2 * plane};
   const Choice first(0), second(1), third(2);
   std::size_t i = begin;
   for (; i + kLanes <= end; i += kLanes) {
@@ -46,9 +46,7 @@ PFB_AVX512 void Interleave(const float* source, std::size_t pixels, std::size_t 
     third.Store(a, b, c, to + 2 * kLanes);
   }
   for (; i < end; ++i) {
-    for (std::size_t plane = 0; plane < kPlanes; ++plane) {
-      result[i * kPlanes + plane] = planes[plane][i];
-    }
+    for (std::size_t p = 0; p < kPlanes; ++p) result[i * kPlanes + p] = planes[p][i];
   }
 }
 
@@ -56,14 +54,14 @@ PFB_AVX512 void Interleave(const float* source, std::size_t pixels, std::size_t 
 
 bool InterleaveSupported() { return HasAvx512(); }
 
-Kernel InterleaveKernel(std::size_t batch, std::size_t pixels) {
+Kernel InterleaveKernel(std::size_t batch, std::size_t pixels, std::size_t plane,
+                        std::size_t image) {
   return [=](void* const* pointers) {
     const auto* source = static_cast<const float*>(pointers[0]);
     auto* result = static_cast<float*>(pointers[1]);
     ParallelFor(pixels, [&](std::size_t begin, std::size_t end) {
-      for (std::size_t image = 0; image < batch; ++image) {
-        const std::size_t base = image * pixels * kPlanes;
-        Interleave(source + base, pixels, begin, end, result + base);
+      for (std::size_t i = 0; i < batch; ++i) {
+        Interleave(source + i * image, plane, begin, end, result + i * pixels * kPlanes);
       }
     });
   };

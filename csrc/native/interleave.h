@@ -10,7 +10,9 @@ namespace pfb {
 // Whether this processor has the instructions that make it quicker than oneDNN's reorder.
 bool InterleaveSupported();
 
-// Arguments: source [batch][3][pixels], result [batch][pixels][3].
-Kernel InterleaveKernel(std::size_t batch, std::size_t pixels);
+// Arguments: source [batch][3][pixels], planes and images `plane` and `image` elements apart;
+// result [batch][pixels][3].
+Kernel InterleaveKernel(std::size_t batch, std::size_t pixels, std::size_t plane,
+                        std::size_t image);
 
 }  // namespace pfb

@@ -84,6 +84,17 @@ bool IsRowMajor(const Desc& desc) {
   return true;
 }
 
+bool HasDensePlanes(const Desc& desc) {
+  if (!IsStrided(desc)) return false;
+  const Dims shape = desc.get_dims(), strides = desc.get_strides();
+  dnnl::memory::dim expected = 1;
+  for (std::size_t i = shape.size(); i-- > 2;) {
+    if (shape[i] != 1 && strides[i] != expected) return false;
+    expected *= shape[i];
+  }
+  return shape[1] == 1 || strides[1] >= expected;
+}
+
 bool IsDense(const Desc& desc) {
   if (!IsBlockedKind(desc)) return false;
   const auto elements = ElementCount(desc.get_padded_dims());

@@ -29,6 +29,9 @@ bool IsStrided(const Desc& desc);
 // pixel and a blocked layout of a vector are row-major too.
 bool IsRowMajor(const Desc& desc);
 
+// Whether the pixels of each plane [batch, channel] are row-major and no two planes overlap.
+bool HasDensePlanes(const Desc& desc);
+
 // Whether no byte between the first and the last element is unused (any order of dimensions).
 bool IsDense(const Desc& desc);
 

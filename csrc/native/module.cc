@@ -185,11 +185,13 @@ void BindBuilder(py::module_& module) {
       .def("checkpoint",
            [](const PlanBuilder& self) {
              const auto mark = self.Checkpoint();
-             return std::make_tuple(mark.values, mark.storages, mark.steps);
+             return std::make_tuple(mark.values, mark.storages, mark.steps, mark.joined);
            })
       .def("rollback",
-           [](PlanBuilder& self, const std::tuple<std::size_t, std::size_t, std::size_t>& mark) {
-             self.Rollback({std::get<0>(mark), std::get<1>(mark), std::get<2>(mark)});
+           [](PlanBuilder& self,
+              const std::tuple<std::size_t, std::size_t, std::size_t, std::size_t>& mark) {
+             self.Rollback(
+                 {std::get<0>(mark), std::get<1>(mark), std::get<2>(mark), std::get<3>(mark)});
            })
       .def("lifetimes",
            [](PlanBuilder& self) {
@@ -200,6 +202,8 @@ void BindBuilder(py::module_& module) {
              return result;
            })
       .def("finish", &PlanBuilder::Finish, Release())
+      .def_property_readonly("step_count",
+                             [](const PlanBuilder& self) { return self.Checkpoint().steps; })
       .def("storage_of", &PlanBuilder::StorageOf)
       .def("is_constant", &PlanBuilder::IsConstant)
       .def("can_overwrite", &PlanBuilder::CanOverwrite)

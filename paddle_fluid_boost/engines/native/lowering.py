@@ -67,19 +67,23 @@ lowers = entering(RULES)
 class Lowering:
     """One walk over one graph.  ``builder`` is the extension's PlanBuilder.
 
+    nodes: instead of the graph's, where some of them were replaced.
     native, host: number of nodes that became steps of their own, and why the others did not.
     """
 
-    def __init__(self, graph: Graph, builder: Any) -> None:
+    def __init__(self, graph: Graph, builder: Any, nodes: Sequence[Node] | None = None) -> None:
         self.graph = graph
         self.builder = builder
+        self.nodes = graph.nodes if nodes is None else nodes
+        #: The steps [first, end) that each node has become.
+        self.spans: dict[Node, tuple[int, int]] = {}
         self.host_steps: list[HostStep] = []
         self.native_count = 0
         self.host_reasons: dict[str, str] = {}
         #: What the plan refers to without owning: constants read in place, arrays until finish.
         self.kept: list[Any] = []
         self._ids: dict[Value, int] = {}
-        self._last_use = _last_uses(graph)
+        self._last_use = _last_uses(self.nodes, graph.outputs)
         self._position = 0
 
     # -- the walk --------------------------------------------------------------------------------
@@ -89,10 +93,12 @@ class Lowering:
         _check_shapes(self.graph)
         for value in self.graph.inputs:
             self._ids[value] = self.builder.input(shape_of(value), value.dtype)
-        for position, node in enumerate(self.graph.nodes):
+        for position, node in enumerate(self.nodes):
             self._position = position
             self.builder.set_step_name(node.op)
+            before = self.builder.step_count
             self._lower(node)
+            self.spans[node] = (before, self.builder.step_count)
         for value in self.graph.outputs:
             self.builder.output(self.id(value))
 
@@ -230,14 +236,14 @@ def shape_of(value: Value) -> list[int]:
     return list(value.shape) or [1]
 
 
-def _last_uses(graph: Graph) -> dict[Value, int]:
+def _last_uses(nodes: Sequence[Node], outputs: Sequence[Value]) -> dict[Value, int]:
     """The position of the last node that reads a value; past the end for outputs."""
     last: dict[Value, int] = {}
-    for position, node in enumerate(graph.nodes):
+    for position, node in enumerate(nodes):
         for value in node.inputs:
             if value is not None:
                 last[value] = position
-    last.update(dict.fromkeys(graph.outputs, len(graph.nodes)))
+    last.update(dict.fromkeys(outputs, len(nodes)))
     return last
 
 

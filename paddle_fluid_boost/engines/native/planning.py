@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 
 from ...errors import EngineError
 from ...hardware.advice import cpu_advice
-from ...ir.graph import Graph, numpy_dtype
+from ...ir.graph import Graph, Node, numpy_dtype
 from ...memory import planner
-from . import runtime
+from . import bands, runtime
 from .lowering import Lowering, shape_of
+
+#: Bytes of an arena above which tensors are kept from ever being whole, and what is left of it at
+#: most where that pays.
+_LARGE = 4 << 20
+_WORTH = 0.9
 
 
 @dataclass(frozen=True)
@@ -31,21 +37,55 @@ class BuiltPlan:
 
 def plan_graph(graph: Graph, native: Any, threads: int, layout: str, algorithm: str) -> BuiltPlan:
     """Builds a plan.  Raises EngineError with the extension's message where there is none."""
-    with runtime.threads(threads):
+
+    def draw(nodes: Sequence[Node]) -> _Draft:
         builder = native.PlanBuilder(
             threads=threads, channels_last=layout == "nhwc", algorithm=algorithm
         )
-        lowering = Lowering(graph, builder)
+        return _draft(Lowering(graph, builder, nodes))
+
+    with runtime.threads(threads):
         try:
-            lowering.run()
-            _number_handles(lowering)
-            buffers = [planner.Buffer(*lifetime) for lifetime in builder.lifetimes()]
-            placement = planner.plan(buffers)
-            plan = builder.finish(placement.offsets, placement.size)
+            draft = _with_bands(graph, draw)
+            plan = draft.lowering.builder.finish(draft.placement.offsets, draft.placement.size)
         except (RuntimeError, ValueError) as error:
             # What the extension raises: oneDNN's own message, or a type it does not know.
             raise EngineError(f"native engine: {error}") from error
-    return BuiltPlan(plan, lowering, placement)
+    return BuiltPlan(plan, draft.lowering, draft.placement)
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A lowered graph and where its tensors would lie."""
+
+    lowering: Lowering
+    lifetimes: list[tuple[int, int, int]]
+    placement: planner.Placement
+
+
+def _draft(lowering: Lowering) -> _Draft:
+    lowering.run()
+    _number_handles(lowering)
+    lifetimes = lowering.builder.lifetimes()
+    placement = planner.plan([planner.Buffer(*lifetime) for lifetime in lifetimes])
+    return _Draft(lowering, lifetimes, placement)
+
+
+def _with_bands(graph: Graph, draw: Callable[[Sequence[Node]], _Draft]) -> _Draft:
+    """The plan of all nodes whole, then with bands at its fullest step, as long as that pays."""
+    nodes: Sequence[Node] = graph.nodes
+    draft = draw(nodes)
+    while draft.placement.size > _LARGE:
+        chain = bands.at_peak(graph, draft.lowering.spans, draft.lifetimes)
+        if chain is None:
+            break
+        nodes = bands.with_bands(nodes, chain)
+        tried = draw(nodes)
+        refused = "banded" in tried.lowering.host_reasons
+        if refused or tried.placement.size > _WORTH * draft.placement.size:
+            break
+        draft = tried
+    return draft
 
 
 def agree(graph: Graph, *built: BuiltPlan) -> bool:
