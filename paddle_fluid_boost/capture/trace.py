@@ -12,6 +12,7 @@ no layer is changed.
 
 from __future__ import annotations
 
+import contextlib
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from typing import Any
 
 from ..errors import CaptureRefused
 from . import _paddle as pd
+from .call_stacks import no_call_stacks
 from .lock import STATIC_LOCK
 from .mixing import mixing
 from .program import CapturedProgram, Slot
@@ -40,6 +42,7 @@ def trace(
     *,
     dynamic_dims: Mapping[int, Sequence[int]] | None = None,
     names: Sequence[str] | None = None,
+    call_stacks: bool = False,
 ) -> tuple[CapturedProgram, Any]:
     """Runs ``call`` on symbols shaped like ``args`` and returns the program and the result.
 
@@ -48,6 +51,7 @@ def trace(
         args, kwargs: an example call; every eager tensor in them becomes an input, in order.
         dynamic_dims: for the n-th input, the dimensions left open (-1); default none.
         names: of the inputs, in order; default ``x0``, ``x1``, ...
+        call_stacks: every op remembers the Python stack that made it, which takes most of a trace.
 
     Returns:
         The program, and ``call``'s result with ``pir.Value`` in place of tensors.
@@ -76,7 +80,8 @@ def trace(
     with STATIC_LOCK:
         pd.take_recorded_parameters(program)  # what a dead program at this address left behind
         try:
-            with mixing() as asked, pd.static_tracing(program, startup):
+            stacks = contextlib.nullcontext() if call_stacks else no_call_stacks()
+            with stacks, mixing() as asked, pd.static_tracing(program, startup):
                 symbolic_args, symbolic_kwargs = map_leaves((tuple(args), dict(kwargs)), symbol)
                 result = call(*symbolic_args, **symbolic_kwargs)
             if asked:  # and the user's code caught the error, or had an answer

@@ -68,7 +68,9 @@ def capture_call(
         tensors = [pd.paddle.to_tensor(array) for array in examples]
         names = [one.name for one in signature.inputs]
         try:
-            captured, result = trace(target, tensors, {}, dynamic_dims=open_dims, names=names)
+            captured, result = trace(
+                target, tensors, {}, dynamic_dims=open_dims, names=names, call_stacks=True
+            )
         except CaptureRefused as error:
             raise CaptureRefused(error.reason, _origin(error.where)) from error
     if way == AST:

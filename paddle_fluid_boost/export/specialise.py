@@ -41,7 +41,7 @@ def specialised(captured: CapturedProgram, inputs: Sequence[np.ndarray]) -> Capt
     names = [slot.name for slot in captured.inputs]
     try:
         replay = _Replay(graph, tensors)
-        made, _ = trace(replay, tensors, {}, names=names)
+        made, _ = trace(replay, tensors, {}, names=names, call_stacks=True)
     except (EngineError, RuntimeError, ValueError, TypeError, SystemError) as error:
         raise CaptureRefused(f"the saved model cannot be traced again: {error}") from error
     if len(made.outputs) != len(captured.outputs):
