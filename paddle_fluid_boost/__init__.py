@@ -22,7 +22,7 @@ from .report import log as _log  # noqa: F401 - sets up the channels
 from .warm import wait, warmup
 
 # Last: the imports above say what to install where Paddle is missing.
-from . import io  # isort: skip
+from . import cache, io  # isort: skip
 
 __version__ = "0.1.0"
 
@@ -35,6 +35,7 @@ __all__ = [
     "PoolError",
     "SpecError",
     "UnsupportedPaddleError",
+    "cache",
     "configure",
     "explain",
     "export",

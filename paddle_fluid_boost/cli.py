@@ -1,7 +1,8 @@
-"""The command line: ``python -m paddle_fluid_boost run|export|doctor`` (``paddle-fluid-boost``).
+"""The command line ``paddle-fluid-boost``, or ``python -m paddle_fluid_boost``.
 
 ``run`` executes a script or module as ``python`` itself would, with the plugin installed first.
 ``export`` writes a model to verified files (``export/command.py``).
+``cache`` lists or clears what is kept on disk (``cache/command.py``).
 ``doctor`` says what this machine and this installation offer.
 """
 
@@ -22,6 +23,7 @@ import zipfile
 from collections.abc import Sequence
 from types import TracebackType
 
+from .cache import command as cache_command
 from .export import command as export_command
 from .export.targets import TARGETS, version
 from .hardware.describe import describe as describe_machine
@@ -61,6 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = _parser().parse_args(ours)
     if parsed.command == "run":
         return _run(target, as_module=parsed.module, auto=parsed.auto)
+    if parsed.command == "cache":
+        return cache_command.run(parsed)
     if parsed.command == "export":
         return export_command.run(parsed)
     return _doctor()
@@ -80,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name")
     run.add_argument("target", metavar="SCRIPT", help="what to run, with the arguments after it")
     export_command.add_parser(commands)
+    cache_command.add_parser(commands)
     commands.add_parser("doctor", help="show the environment, the engines and the options")
     return parser
 

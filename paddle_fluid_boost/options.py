@@ -94,6 +94,13 @@ class Options:
         False, "guard bytes and poison in the block pool; slow; before its first use"
     )
 
+    # -- on disk (docs/cache.md) ------------------------------------------------------------------
+    cache: bool = _option(True, "keep what was tuned and probed on disk for the next process")
+    cache_dir: str = _option(
+        "", "folder of that; empty takes XDG_CACHE_HOME or ~/.cache, then paddle_fluid_boost"
+    )
+    cache_mb: int = _option(16, "MiB that it may hold, the least recently used goes", 1)
+
     # -- what a call meets ------------------------------------------------------------------------
     training: str = _option(
         "auto",

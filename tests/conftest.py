@@ -1,8 +1,13 @@
 """For all tests."""
 
+import os
 import sys
 
 import pytest
+
+# What the user's cache holds must not decide what a test sees, and no test may write to it.  Set
+# before the package is imported, and for child processes; tests of the cache give it a folder.
+os.environ["PFB_CACHE"] = "0"
 
 
 @pytest.fixture(autouse=True, scope="module")

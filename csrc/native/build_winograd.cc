@@ -1,17 +1,14 @@
 // Convolutions by Winograd's algorithm, where measurement says that it is faster.
 #include <algorithm>
 #include <limits>
-#include <map>
-#include <mutex>
-#include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "builder.h"
 #include "parallel.h"
 #include "plan.h"
+#include "tile_choices.h"
 #include "winograd.h"
 
 namespace pfb {
@@ -44,10 +41,6 @@ Schedule ChooseSchedule(const WinogradShape& shape, int threads) {
   return {true, (share + rounds - 1) / rounds, threads};
 }
 
-std::mutex choices_mutex;
-// (batch, height, width, channels, out channels, pads, threads) -> tile, 0 for direct.
-std::map<std::vector<int>, int> choices;
-
 std::vector<int> Key(const Dims& source, const ConvolutionSpec& spec, const Dims& out,
                      int threads) {
   std::vector<int> key(source.begin(), source.end());
@@ -57,25 +50,13 @@ std::vector<int> Key(const Dims& source, const ConvolutionSpec& spec, const Dims
   return key;
 }
 
-std::optional<int> Remembered(const std::vector<int>& key) {
-  const std::lock_guard<std::mutex> lock(choices_mutex);
-  const auto found = choices.find(key);
-  if (found == choices.end()) return std::nullopt;
-  return found->second;
-}
-
-void Remember(const std::vector<int>& key, int tile) {
-  const std::lock_guard<std::mutex> lock(choices_mutex);
-  choices[key] = tile;
-}
-
 }  // namespace
 
 int PlanBuilder::ChooseTile(const ConvolutionSpec& spec, const Dims& out) {
   if (settings_.algorithm == "winograd2") return 2;
   if (settings_.algorithm == "winograd4") return 4;
   const std::vector<int> key = Key(shape(spec.source), spec, out, settings_.threads);
-  if (const auto known = Remembered(key)) return *known;
+  if (const auto known = KnownTile(key)) return *known;
   // A larger tile needs larger weights (16 / 9 and 4 times the direct ones): it must clearly win.
   constexpr double kClearly = 0.93;
   double best = MeasureSeconds(spec, "direct");
@@ -87,7 +68,7 @@ int PlanBuilder::ChooseTile(const ConvolutionSpec& spec, const Dims& out) {
       tile = candidate;
     }
   }
-  Remember(key, tile);
+  RememberTile(key, tile);
   return tile;
 }
 

@@ -10,6 +10,7 @@
 #include "ordinary.h"
 #include "parallel.h"
 #include "plan.h"
+#include "tile_choices.h"
 
 namespace py = pybind11;
 
@@ -271,6 +272,11 @@ PYBIND11_MODULE(_native, module) {
   });
   module.def("set_primitive_cache_capacity",
              [](int capacity) { dnnl_set_primitive_cache_capacity(capacity); });
+  module.def("winograd_tiles", [] {
+    const pfb::TileChoices choices = pfb::AllTiles();
+    return std::vector<std::pair<std::vector<int>, int>>(choices.begin(), choices.end());
+  });
+  module.def("remember_winograd_tile", &pfb::RememberTile);
   module.def(
       "use_pool",
       [](std::uintptr_t pool, std::uintptr_t allocate, std::uintptr_t free, std::uint32_t tag) {

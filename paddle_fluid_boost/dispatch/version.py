@@ -7,11 +7,8 @@ flag, everything else is a few identity comparisons a call.
 
 from __future__ import annotations
 
-import ctypes
 import itertools
-import math
 import threading
-import zlib
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
@@ -19,7 +16,7 @@ from typing import Any
 from ..capture import _paddle as pd
 from ..capture.state import Snapshot
 from ..engines.base import Executable
-from ..engines.dense import dense
+from ..engines.dense import dense, fingerprint, nbytes
 from ..hotspot.signature_stats import SignatureStats
 from .extraordinary import NumbersCheck
 from .results import Rebuild
@@ -78,7 +75,7 @@ class Weights:
         """Takes the present content as the captured one (call it before an engine copies it)."""
         self._touched.clear()
         self._versions = list(map(_inplace_version, self.tensors))
-        self._content = list(map(_fingerprint, self.tensors))
+        self._content = list(map(fingerprint, self.tensors))
 
     def untouched(self) -> bool:
         """The check of every call: nobody has reported or counted a write."""
@@ -91,7 +88,7 @@ class Weights:
             touched = self._touched.copy()
             versions = list(map(_inplace_version, self.tensors))
             suspects = self._suspects(touched, versions)
-            if any(_fingerprint(self.tensors[i]) != self._content[i] for i in suspects):
+            if any(fingerprint(self.tensors[i]) != self._content[i] for i in suspects):
                 return False
             self._watch([self.tensors[i] for i in suspects])
             self._versions = versions
@@ -104,7 +101,7 @@ class Weights:
         if self._comparing.locked():
             return False
         suspects = self._suspects(self._touched.copy(), list(map(_inplace_version, self.tensors)))
-        return sum(_nbytes(self.tensors[i]) for i in suspects) <= _INLINE_BYTES
+        return sum(nbytes(self.tensors[i]) for i in suspects) <= _INLINE_BYTES
 
     def _suspects(self, touched: set[tuple[int, int]], versions: list[int]) -> list[int]:
         """Numbers of the tensors that were touched or whose ``inplace_version`` has moved."""
@@ -122,22 +119,6 @@ class Weights:
     def all_stop_gradient(self) -> bool:
         """True when no gradient can flow into any of them."""
         return all(map(_stop_gradient, self.tensors))
-
-
-def _nbytes(tensor: Any) -> int:
-    return math.prod(tensor.shape) * tensor.element_size()  # tensor.size is slow
-
-
-def _fingerprint(tensor: Any) -> tuple[Any, ...]:
-    """Shape, dtype and CRC-32 of the content of a tensor; releases the interpreter lock."""
-    if not tensor._is_initialized():  # an LSTM's dropout state has a shape but no memory
-        return (tuple(tensor.shape), str(tensor.dtype), None)
-    tensor = dense(tensor)
-    size = _nbytes(tensor)
-    if not size:
-        return (tuple(tensor.shape), str(tensor.dtype), 0)
-    content = (ctypes.c_char * size).from_address(tensor.data_ptr())
-    return (tuple(tensor.shape), str(tensor.dtype), zlib.crc32(content))
 
 
 class Version:

@@ -11,6 +11,7 @@ from ..hardware.advice import most_threads
 from ..options import options
 from . import _paddle as pd
 from . import paddle_inference_safety as safety
+from . import verdicts
 from .openmp import math_threads
 from .paddle_inference_config import PredictorSettings, make_config
 from .paddle_inference_export import ExportedModel, exported
@@ -143,6 +144,10 @@ class PaddleInference:
         with self._verdicts_lock:
             if key in self._verdicts:
                 return self._verdicts[key]
+        known = verdicts.recall(captured, settings)
+        if known is not None:
+            self._remember(key, known.wrong)
+            return known.wrong
         request = {
             "model": model.model,
             "params": model.params,
@@ -153,11 +158,15 @@ class PaddleInference:
             verdict = PROBE.ask(request, options.compile_timeout_s)
         except ProbeUnavailable as error:
             raise EngineError(f"{self.name}+onednn: cannot be probed: {error}") from error
+        verdicts.keep(captured, settings, verdict)
+        self._remember(key, verdict)
+        return verdict
+
+    def _remember(self, key: tuple[Any, ...], verdict: str | None) -> None:
         with self._verdicts_lock:
             while len(self._verdicts) >= _MAX_VERDICTS:
                 del self._verdicts[next(iter(self._verdicts))]
             self._verdicts[key] = verdict
-        return verdict
 
 
 def _checked(settings: dict[str, Any]) -> dict[str, Any]:

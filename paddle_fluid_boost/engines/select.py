@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from ..options import options
 from .base import Engine, Executable
 from .compare import differences
 from .registry import engine_names, make_engine
+from .remembered import Remembered, keep, recall
 
 resource: Any = None
 with contextlib.suppress(ImportError):  # there is none on Windows
@@ -54,6 +56,9 @@ def choose(
 ) -> Choice:
     """Builds candidates until one is right and clearly faster than eager; else the best of all.
 
+    The winner of an earlier process comes first: it is verified like any other, but one run tells
+    that it is still clearly faster, and that it is faster at all is enough.
+
     Args:
         captured: the program; its outputs correspond to ``want``.
         inputs: dense eager tensors of the captured shapes, which nobody else writes to.
@@ -62,18 +67,23 @@ def choose(
         pause: called with the seconds a run took, between runs: some engines hold the interpreter
             while they run, and the user's thread must get its turn.
     """
-    choice = Choice(eager=eager_seconds)
-    for label, executable in _right_ones(captured, inputs, want, choice.tried):
-        seconds = _time(executable, inputs, pause)
+    choice, best, known = Choice(eager=eager_seconds), "", recall(captured)
+    for label, executable in _right_ones(captured, inputs, want, choice.tried, known):
+        seconds = _time(executable, inputs, pause, 1) if label == known.best else math.inf
+        if seconds * _CLEAR_GAIN > eager_seconds:
+            seconds = _time(executable, inputs, pause, _RUNS)
         choice.tried.append((label, f"{_ms(seconds)} against {_ms(eager_seconds)} eager"))
         if choice.executable is None or seconds < choice.compiled:
             if choice.executable is not None:
                 choice.executable.close()
-            choice.executable, choice.compiled = executable, seconds
+            choice.executable, choice.compiled, best = executable, seconds, label
         else:
             executable.close()
-        if choice.compiled * _CLEAR_GAIN <= eager_seconds:
+        enough = options.min_gain if best == known.best else _CLEAR_GAIN
+        if choice.compiled * enough <= eager_seconds:
             break
+    if best and choice.compiled * options.min_gain <= eager_seconds:
+        keep(known, captured, best, eager_seconds, choice.compiled)
     return choice
 
 
@@ -82,11 +92,13 @@ def _right_ones(
     inputs: Sequence[Any],
     want: Sequence[Any],
     tried: list[tuple[str, str]],
+    known: Remembered,
 ) -> Iterator[tuple[str, Executable]]:
-    """Every candidate of every engine that can be built and gives eager's result."""
-    for name, settings in offers(captured, tried):
+    """Every candidate of every engine that can be built and gives eager's result; the one that won
+    in an earlier process comes first."""
+    for name, settings in offers(captured, tried, known.best):
         engine = make_engine(name)
-        label = f"{engine.name} {settings}" if settings else engine.name
+        label = label_of(engine, settings)
         outcome = build_right(engine, captured, settings, inputs, want)
         if isinstance(outcome, str):
             log.info("%s: %s", label, outcome)
@@ -96,11 +108,11 @@ def _right_ones(
 
 
 def offers(
-    captured: CapturedProgram, tried: list[tuple[str, str]]
+    captured: CapturedProgram, tried: list[tuple[str, str]], best: str = ""
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(name of an engine, settings) of every candidate; ``tried`` takes the engines that cannot be
-    used here, and why."""
-    for name in engine_names():
+    """(name of an engine, settings) of every candidate, the one with the label ``best`` first;
+    ``tried`` takes the engines that cannot be used here, and why."""
+    for name in sorted(engine_names(), key=lambda name: best.split(" ")[0] != name):
         try:
             engine = make_engine(name)
             reason = engine.unavailable()
@@ -109,8 +121,14 @@ def offers(
         if reason:
             tried.append((name, f"unavailable: {reason}"))
             continue
-        for settings in engine.candidates(captured):
+        candidates = engine.candidates(captured)
+        for settings in sorted(candidates, key=lambda one: label_of(engine, one) != best):
             yield name, settings
+
+
+def label_of(engine: Engine, settings: dict[str, Any]) -> str:
+    """How a candidate is called in ``Choice.tried`` and on the disk."""
+    return f"{engine.name} {settings}" if settings else engine.name
 
 
 def build_right(
@@ -135,11 +153,13 @@ def build_right(
     return f"wrong result: {reason}"
 
 
-def _time(executable: Executable, inputs: Sequence[Any], pause: Callable[[float], None]) -> float:
-    """Seconds of the quickest of a few runs.  ``Policy.review`` judges a version by its calls in
+def _time(
+    executable: Executable, inputs: Sequence[Any], pause: Callable[[float], None], runs: int
+) -> float:
+    """Seconds of the quickest of ``runs``.  ``Policy.review`` judges a version by its calls in
     use."""
     times: list[float] = []
-    while len(times) < _RUNS and (len(times) < 2 or sum(times) < _SECONDS):
+    while len(times) < runs and (len(times) < 2 or sum(times) < _SECONDS):
         pause(times[-1] if times else 0.0)
         times.append(run_seconds(executable, inputs))
     return min(times)

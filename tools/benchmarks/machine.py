@@ -56,8 +56,15 @@ def _python_path() -> list[str]:
     return [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
 
 
-def in_child(module: str, arguments: list[str], timeout: float = 600) -> dict[str, Any]:
+def in_child(
+    module: str,
+    arguments: list[str],
+    timeout: float = 600,
+    environment: dict[str, str] | None = None,
+) -> dict[str, Any]:
     """Runs ``child(*arguments)`` of one of our modules in a fresh process; returns its result.
+
+    It starts cold, without the on-disk cache, unless ``environment`` says otherwise.
 
     A process that dies or runs out of time gives ``{"failed": reason}``: engines may crash, and the
     others should still be measured.
@@ -71,7 +78,12 @@ def in_child(module: str, arguments: list[str], timeout: float = 600) -> dict[st
                 timeout=timeout,
                 capture_output=True,
                 text=True,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(_python_path())},
+                env={
+                    **os.environ,
+                    "PFB_CACHE": "0",
+                    "PYTHONPATH": os.pathsep.join(_python_path()),
+                    **(environment or {}),
+                },
             )
         except subprocess.TimeoutExpired:
             return {"failed": f"gave no result in {timeout:.0f} s"}

@@ -23,6 +23,7 @@ from . import (
     rules_recurrent,  # noqa: F401
     rules_shape,  # noqa: F401
     runtime,
+    tiles,
 )
 from .coverage import op_shares
 from .host import CallContext
@@ -83,6 +84,7 @@ def build_plan(
         raise EngineError(
             f"native engine: algorithm is one of {', '.join(_ALGORITHMS)}, got {algorithm!r}"
         )
+    tiles.recall(native)
     built = [plan_graph(graph, native, threads, layout, algorithm)]
     made = [*notes, *_notes(built[0], native, threads, layout)]
     if threads > 1 and built[0].is_small():
@@ -90,6 +92,7 @@ def build_plan(
         if agree(graph, built[0], alone):
             built.append(alone)
             made.append("small: planned for one thread too; calls go to the faster, by timing")
+    tiles.keep(native)
     return NativeExecutable(built, graph, made)
 
 
