@@ -29,7 +29,7 @@ def surroundings() -> dict[str, Any]:
     return {
         "package": _package_version(),
         "sources": source_hash(),
-        "paddle": f"{paddle.__version__} {paddle.version.commit}",
+        "paddle": f"{paddle.__version__} {getattr(paddle.version, 'commit', '')}",
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "machine": {
             "processor": processor_name(),

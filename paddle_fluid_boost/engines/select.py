@@ -71,7 +71,7 @@ def choose(
     for label, executable in _right_ones(captured, inputs, want, choice.tried, known):
         seconds = _time(executable, inputs, pause, 1) if label == known.best else math.inf
         if seconds * _CLEAR_GAIN > eager_seconds:
-            seconds = _time(executable, inputs, pause, _RUNS)
+            seconds = _time(executable, inputs, pause)
         choice.tried.append((label, f"{_ms(seconds)} against {_ms(eager_seconds)} eager"))
         if choice.executable is None or seconds < choice.compiled:
             if choice.executable is not None:
@@ -154,7 +154,10 @@ def build_right(
 
 
 def _time(
-    executable: Executable, inputs: Sequence[Any], pause: Callable[[float], None], runs: int
+    executable: Executable,
+    inputs: Sequence[Any],
+    pause: Callable[[float], None],
+    runs: int = _RUNS,
 ) -> float:
     """Seconds of the quickest of ``runs``.  ``Policy.review`` judges a version by its calls in
     use."""

@@ -10,6 +10,7 @@ import memory
 import overhead
 import stalls
 import tuner
+import warm
 import zoo
 
 _COMMANDS = {
@@ -18,6 +19,7 @@ _COMMANDS = {
     "overhead": overhead,
     "stalls": stalls,
     "tuner": tuner,
+    "warm": warm,
     "zoo": zoo,
 }
 
