@@ -51,20 +51,26 @@ def threads(count: int) -> Iterator[None]:
         _openmp.omp_set_num_threads(before)
 
 
-@contextlib.contextmanager
-def sleeping_team() -> Iterator[None]:
+def sleeping_team() -> contextlib.AbstractContextManager[None]:
     """The team of this thread sleeps between two kernels.
 
     As a rule it stays awake for 200 ms to be at hand for the next one.  A thread of a background
     team that is awake for nothing, on a core which the user's own team needs, holds up each of the
     user's kernels.
     """
+    return team_awake_for(0)
+
+
+@contextlib.contextmanager
+def team_awake_for(milliseconds: int) -> Iterator[None]:
+    """The team of this thread stays awake so long after a kernel.  Without effect where Paddle
+    ships another OpenMP library than Intel's."""
     if _openmp is None or not hasattr(_openmp, "kmp_set_blocktime"):
         yield
         return
-    awake = _openmp.kmp_get_blocktime()
-    _openmp.kmp_set_blocktime(0)
+    before = _openmp.kmp_get_blocktime()
+    _openmp.kmp_set_blocktime(milliseconds)
     try:
         yield
     finally:
-        _openmp.kmp_set_blocktime(awake)
+        _openmp.kmp_set_blocktime(before)
