@@ -73,6 +73,17 @@ class VersionCache:
         version.close()
         return True
 
+    def replace(self, old: Version, new: Version) -> bool:
+        """Puts one version in the place of another, which is not closed; False when that one was
+        out already."""
+        with _lock:
+            held = self.versions.get(old.key, ())
+            if old not in held:
+                return False
+            kept = tuple(new if version is old else version for version in held)
+            self.versions = {**self.versions, old.key: kept}
+            return True
+
     def forget(self) -> None:
         """Lets go of all versions; each is freed with the last call that runs it."""
         self.versions = {}

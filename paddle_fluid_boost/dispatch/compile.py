@@ -13,6 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ..capture import _paddle as pd
+from ..capture.program import CapturedProgram
 from ..capture.screen import screen
 from ..capture.state import Snapshot
 from ..capture.structure import map_leaves
@@ -133,7 +134,7 @@ class CompileJob:
         self._captured = True
         _keep_outputs(captured, result)
         eager_seconds = self._eager_seconds(args, kwargs)
-        choice = choose(captured, inputs, result.fresh, eager_seconds, self._pause)
+        choice = self._choose(captured, inputs, result.fresh, eager_seconds)
         self._check_choice(choice)
         version = Version(
             self._signature,
@@ -154,6 +155,12 @@ class CompileJob:
             version.close()
             raise CaptureRefused(f"{reason} while it was being compiled")
         return version, choice
+
+    def _choose(
+        self, captured: CapturedProgram, inputs: list[Any], want: list[Any], eager_seconds: float
+    ) -> Choice:
+        """The executable that is to serve."""
+        return choose(captured, inputs, want, eager_seconds, self._pause)
 
     def _own_inputs(self) -> tuple[list[Any], tuple[Any, ...], dict[str, Any]]:
         """Copies of the call's tensors, and its arguments with them in place."""

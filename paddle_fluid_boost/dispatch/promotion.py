@@ -15,6 +15,8 @@ from ..report.records import Refusal
 from .attempt import Attempt, Busy
 from .compile import CompileJob
 from .signature import Call
+from .tuning import TuneJob, confirm, worth_tuning
+from .version import Version
 
 if TYPE_CHECKING:
     from .unit import Unit
@@ -115,6 +117,13 @@ class Promotion:
             job.run()
         elif not WORKER.submit(job):
             self._unit.policy.deferred(stats)
+
+    def review(self, version: Version, call: Call) -> None:
+        """Looks at a version in use: the tuner may find a better one, or have found a worse one."""
+        if version.before is not None:
+            confirm(self._unit, version)
+        elif worth_tuning(version):
+            version.tuned = WORKER.submit(TuneJob(self._unit, call, version, self._eager))
 
     def compile_now(self, call: Call) -> None:
         """Compiles the signature of this call in the calling thread, whatever the policy says.

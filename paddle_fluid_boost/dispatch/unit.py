@@ -183,6 +183,8 @@ class Unit:
             reason = self.policy.review(self.stats, stats)
             if reason and options.min_gain:
                 self._withdraw_for_good(version, reason)
+            else:
+                self._promotion.review(version, Call(version.key, tensors, args, kwargs))
         return result
 
     def _run_cold(self, call: Call) -> Any:
@@ -292,6 +294,14 @@ class Unit:
         )
         what = self.journal.descriptions.get(version.key, "")
         self.journal.tell(f"compiled {what} with {version.executable.engine} in {cost:.2f} s")
+
+    def replace(self, old: Version, new: Version, choice: Choice, reason: str) -> bool:
+        """Puts a version in the place of another; False when that one is out of use already."""
+        if not self.cache.replace(old, new):
+            return False
+        self.journal.chose(new.key, choice)
+        self.journal.tell(reason)
+        return True
 
     def refused(
         self, stats: SignatureStats, refusal: Refusal, cost: float, *, split: bool = False

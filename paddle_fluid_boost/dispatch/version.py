@@ -127,6 +127,9 @@ class Version:
     stats: the counters of its signature.  gain: eager seconds / compiled seconds when measured.
     strided: which inputs of such a call are not contiguous; the key says so for all its calls.
     suspended: why it cannot serve right now, "" while it can.
+    before: the version that the tuner put this one in the place of, and the median seconds of its
+        calls, until it is known which of them is faster in use.
+    tuned: the tuner has looked at it.
     """
 
     def __init__(
@@ -149,10 +152,12 @@ class Version:
         self.snapshot = snapshot
         self.weights = weights
         self.suspended = ""
+        self.before: tuple[Version, float] | None = None
+        self.tuned = False
         self._rebuild = rebuild
         self._numbers = numbers
         self._strided = list(strided)
-        self._layers_touched = layers_touched
+        self.layers_touched = layers_touched
         self._layers_seen = 0  # the snapshot was taken with a new flag
         self._layers_differ = False
         self._grad_enabled = grad_enabled
@@ -160,7 +165,7 @@ class Version:
     def ready(self) -> bool:
         """True when the version may serve this very call; a few microseconds."""
         return (
-            self._layers_touched.serial == self._layers_seen
+            self.layers_touched.serial == self._layers_seen
             and not self._layers_differ
             and self.snapshot.holds()
             and self.weights.untouched()
@@ -172,7 +177,7 @@ class Version:
 
         Otherwise the reason; ``"weights"`` alone means that their content must be compared first.
         """
-        touches = self._layers_touched.serial
+        touches = self.layers_touched.serial
         if touches != self._layers_seen:
             self.suspended = self.snapshot.layer_mismatch() or ""
             self._layers_differ = bool(self.suspended)
@@ -213,3 +218,5 @@ class Version:
     def close(self) -> None:
         """Frees the engine's resources."""
         self.executable.close()
+        if self.before is not None:
+            self.before[0].close()
