@@ -17,7 +17,7 @@ from ..capture.program import CapturedProgram
 _KIND = "choice"
 #: Seconds after which candidates are measured against each other again: the day on which a choice
 #: was made may have been a busy one.
-_TRUSTED = 7 * 86400.0
+TRUSTED = 7 * 86400.0
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def recall(captured: CapturedProgram) -> Remembered:
     name = key(_KIND, program_key(captured), surroundings())
     value = store.read(_KIND, name) or {}
     best, made = value.get("best"), value.get("made")
-    if isinstance(best, str) and isinstance(made, float) and 0 <= time.time() - made < _TRUSTED:
+    if isinstance(best, str) and isinstance(made, float) and 0 <= time.time() - made < TRUSTED:
         return Remembered(name, best)
     return Remembered(name)
 

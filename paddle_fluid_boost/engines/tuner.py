@@ -11,25 +11,26 @@ while the threads of another are still awake.  Who is clearly behind leaves the 
 
 from __future__ import annotations
 
-import hashlib
-import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ..cache import store
+from ..cache.programs import program_key
+from ..cache.surroundings import key, surroundings
 from ..capture.program import CapturedProgram
-from ..hardware.advice import thread_counts
+from ..hardware.advice import cpu_advice, thread_counts
 from ..hardware.probe import probe
 from ..options import options
-from . import _paddle as pd
 from . import openmp
 from .base import Executable
 from .registry import make_engine
-from .select import Choice, build_right, offers, run_seconds
+from .remembered import TRUSTED
+from .select import Choice, build_right, label_of, offers, run_seconds
 
-log = logging.getLogger("paddle_fluid_boost.compiles")
+_KIND = "tuned"
 
 #: Runs of a block that wake the threads, and those that count.
 _WAKING, _COUNTED = 2, 6
@@ -38,8 +39,6 @@ _WAKING, _COUNTED = 2, 6
 _TOLERANCE = (1.5, 1.3, 1.2, 1.12, 1.08, 1.06)
 #: Those within this factor count as equal: then fewer threads, which leave cores to others.
 _EQUAL = 1.02
-#: Attributes that say where an op came from and what things are called.
-_NAMING = ("op_callstack", "struct_name", "name", "parameter_name", "output_name", "stop_gradient")
 #: Between two runs of a block the threads stay awake, as they do between a user's calls; with each
 #: kernel waking them anew a small network looks four times as slow as it is.  Long enough for
 #: that, short enough not to disturb the user's threads after a block.
@@ -56,25 +55,32 @@ class Memory(Protocol):
     def write(self, key: str, value: dict[str, Any]) -> None: ...
 
 
-class InProcess:
-    """Remembers the last choices of this process."""
+class Remembering:
+    """Remembers the last choices of this process, and on the disk where there is a cache."""
 
-    def __init__(self, size: int = 256) -> None:
+    def __init__(self, size: int = 256, on_disk: bool = True) -> None:
         self._size = size
+        self._on_disk = on_disk
         self._choices: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
     def read(self, key: str) -> dict[str, Any] | None:
-        """What was written under the key, or None."""
-        return self._choices.get(key)
+        """What was written under the key and may still be trusted, or None."""
+        if key in self._choices or not self._on_disk:
+            return self._choices.get(key)
+        value = store.read(_KIND, key) or {}
+        made = value.get("made")
+        return value if isinstance(made, float) and 0 <= time.time() - made < TRUSTED else None
 
     def write(self, key: str, value: dict[str, Any]) -> None:
         """Remembers; the oldest goes where there are too many."""
         self._choices[key] = value
         while len(self._choices) > self._size:
             self._choices.popitem(last=False)
+        if self._on_disk:
+            store.write(_KIND, key, {**value, "made": time.time()}, {"tuned": str(value)})
 
 
-REMEMBERED: Memory = InProcess()
+REMEMBERED: Memory = Remembering()
 
 
 @dataclass(eq=False)
@@ -125,7 +131,7 @@ class Race:
     def enter(self, engine: str, settings: dict[str, Any]) -> Runner | None:
         """A candidate that is built and right, or None."""
         made = make_engine(engine)
-        label = f"{made.name} {settings}" if settings else made.name
+        label = label_of(made, settings)
         started = time.perf_counter()
         outcome = build_right(made, self.captured, settings, self.inputs, self.want)
         self._did(time.perf_counter() - started)
@@ -169,33 +175,23 @@ def tune(
     """
     memory = REMEMBERED if memory is None else memory
     race = Race(captured, inputs, want, pause, budget)
-    key = fingerprint(captured)
-    winner = _remembered(race, memory.read(key)) or _find(race)
+    name = fingerprint(captured)
+    known = memory.read(name)
+    winner = _remembered(race, known)
+    if winner is None:
+        winner, known = _find(race), None
     choice = Choice(eager=eager_seconds, tried=race.tried)
     if winner is not None:
         choice.executable, choice.compiled = winner.executable, winner.seconds
-        memory.write(key, {"engine": winner.engine, "settings": winner.settings})
+        if known is None:
+            memory.write(name, {"engine": winner.engine, "settings": winner.settings})
     return choice
 
 
 def fingerprint(captured: CapturedProgram) -> str:
-    """The same for a like program (ops, attributes, shapes) on a machine where the same choice is
-    right.  Names and weights do not count."""
-    ops = captured.program.global_block().ops
-    shapes = sorted((tuple(t.shape), str(t.dtype)) for t in captured.parameters.values())
-    parts = (
-        [(op.name(), _attributes(op)) for op in ops],
-        [(slot.shape, slot.dtype) for slot in (*captured.inputs, *captured.outputs)],
-        shapes,
-        probe().identity(),
-        pd.paddle.__version__,
-        (options.engines, options.threads, options.hardware_dir),
-    )
-    return hashlib.sha256(repr(parts).encode()).hexdigest()
-
-
-def _attributes(op: Any) -> list[str]:
-    return sorted(f"{name}={value}" for name, value in op.attrs().items() if name not in _NAMING)
+    """The same for a like program where the same choice is right: on a like machine, with the same
+    software, options and hardware library."""
+    return key(_KIND, program_key(captured), surroundings(), probe().identity(), repr(cpu_advice()))
 
 
 def _remembered(race: Race, known: dict[str, Any] | None) -> Runner | None:

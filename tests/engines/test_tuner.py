@@ -69,7 +69,7 @@ def tune(monkeypatch):
             return executable.seconds * (noise() if noise else 1.0)
 
         monkeypatch.setattr(tuner, "run_seconds", run_seconds)
-        memory = tuner.InProcess() if memory is None else memory
+        memory = tuner.Remembering(on_disk=False) if memory is None else memory
         pauses = []
         choice = tuner.tune(program, [ONE], [ONE], 1.0, pauses.append, budget=budget, memory=memory)
         assert pauses  # the user's thread gets its turn after every piece of work
@@ -161,7 +161,7 @@ def test_noise_costs_little(tune, seed):
 
 
 def test_a_choice_is_remembered(tune):
-    memory = tuner.InProcess()
+    memory = tuner.Remembering(on_disk=False)
     first = _Engine("a", {4: 1.5}), _Engine("b", {4: 2.0, 2: 1.0})
     assert _taken(tune(*first, memory=memory), *first) == ("b", 2)
     again = _Engine("a", {4: 1.5}), _Engine("b", {4: 2.0, 2: 1.0})
@@ -186,15 +186,25 @@ def test_a_choice_is_remembered(tune):
     ],
 )
 def test_what_is_remembered_wrongly_is_measured_anew(tune, remembered):
-    memory = tuner.InProcess()
+    memory = tuner.Remembering(on_disk=False)
     memory.write("a", remembered)
     engine = _Engine("e", {4: 1.0})
     assert _taken(tune(engine, memory=memory), engine) == ("e", 4)
     assert memory.read("a") == {"engine": "e", "settings": {"threads": 4}}
 
 
+def test_choices_outlive_the_process(tmp_path, monkeypatch):
+    with override(cache=True, cache_dir=str(tmp_path)):
+        value = {"engine": "e", "settings": {"threads": 2}}
+        tuner.Remembering().write("0" * 32, value)
+        read = tuner.Remembering().read("0" * 32)
+        assert read is not None and {**read, **value} == read
+        monkeypatch.setattr(tuner.time, "time", lambda: read["made"] + 8 * 86400)
+        assert tuner.Remembering().read("0" * 32) is None  # a week is trusted
+
+
 def test_memory_is_bounded():
-    memory = tuner.InProcess(size=2)
+    memory = tuner.Remembering(size=2, on_disk=False)
     for name in "abc":
         memory.write(name, {"engine": name})
     assert memory.read("a") is None and memory.read("c") == {"engine": "c"}
@@ -221,7 +231,13 @@ def test_real_engines():
     want = cases.eager(net, x)
     captured = cases.capture(net, x)
     choice = tuner.tune(
-        captured, [x], want, 1.0, lambda s: None, budget=5.0, memory=tuner.InProcess()
+        captured,
+        [x],
+        want,
+        1.0,
+        lambda s: None,
+        budget=5.0,
+        memory=tuner.Remembering(on_disk=False),
     )
     assert choice.executable is not None and choice.compiled > 0
     cases.assert_same(choice.executable([x]), want)

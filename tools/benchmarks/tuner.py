@@ -3,13 +3,15 @@
 For each network of the zoo the tuner chooses under its usual time budget.  Then every candidate of
 every engine, with every number of threads worth measuring, is timed in interleaved blocks, far
 longer than the tuner may.  Told: what the tuner took, what was best, and how much slower the one is
-than the other, by the medians of the same sweep.
+than the other.  Both times are lower quartiles of the calls in the sweep: on a machine with other
+guests medians of the same executable differ by more than what is to be shown.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import machine
@@ -28,7 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     print(machine.headline())
-    print("ms: median of all calls in the sweep; work: seconds that the tuner built and ran\n")
+    print(
+        "ms: lower quartile of all calls in the sweep; work: seconds that the tuner built and ran\n"
+    )
     results: dict[str, Any] = {}
     for model in chosen(options.models):
         outcome = machine.in_child(
@@ -85,6 +89,7 @@ def child(model: str, rounds: str, budget: str, engines: str) -> dict[str, Any]:
             1.0,
             spent.append,
             budget=float(budget) or pfb.options.tune_seconds,
+            memory=tuner.Remembering(on_disk=False),
         )
     if choice.executable is None:
         return {"failed": f"nothing is right: {choice.tried}"}
@@ -104,7 +109,7 @@ def child(model: str, rounds: str, budget: str, engines: str) -> dict[str, Any]:
     best = min(t.median for t in quick.values())
     near = {n: c for n, c in calls.items() if quick[n].median < 2 * best or n == chosen_label}
     swept = timing.in_blocks(near, rounds=int(rounds))
-    medians = {name: times.median for name, times in swept.items()}
+    medians = {name: _undisturbed(times.samples) for name, times in swept.items()}
     winner = min(medians, key=medians.__getitem__)
     return {
         "chosen": chosen_label,
@@ -114,6 +119,11 @@ def child(model: str, rounds: str, budget: str, engines: str) -> dict[str, Any]:
         "ratio": medians[chosen_label] / medians[winner],
         "candidates": len(calls),
         "work": sum(spent),
-        "medians": medians,
+        "sweep_ms": medians,
         "tried": choice.tried,
     }
+
+
+def _undisturbed(samples: Sequence[float]) -> float:
+    """The lower quartile: what a call takes that little disturbs."""
+    return sorted(samples)[len(samples) // 4]
