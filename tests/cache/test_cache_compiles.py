@@ -160,6 +160,35 @@ def test_another_surrounding_begins_anew(folder, choose, monkeypatch):
     assert toy.built == [0, 1]
 
 
+def test_a_network_with_other_weights_starts_warm_and_is_right(folder, monkeypatch):
+    import paddle_fluid_boost as pfb
+
+    builds = []
+    build_right = select.build_right
+
+    def counted(engine, captured, settings, *others):
+        builds.append(select.label_of(engine, settings))
+        return build_right(engine, captured, settings, *others)
+
+    monkeypatch.setattr(select, "build_right", counted)
+    # As slow as it takes for any engine to be clearly faster: how fast is not the question here.
+    monkeypatch.setattr(select, "run_seconds", lambda executable, inputs: 1e-9)
+    x = paddle.randn([1, 4, 9, 9])
+    for _ in range(2):
+        net = paddle.nn.Sequential(paddle.nn.Conv2D(4, 8, 3), paddle.nn.ReLU())
+        net.eval()
+        with paddle.no_grad():
+            eager = net(x)
+        fast = pfb.to_static(net)
+        pfb.warmup(fast, [x])
+        with paddle.no_grad():
+            error = float((fast(x) - eager).abs().max())
+        assert error < 1e-4
+    assert len(builds) == 2 and builds[0] == builds[1]
+    (entry,) = [entry for entry in cache.entries() if entry.kind == "choice"]
+    assert entry.about["best"] == builds[0]
+
+
 # -- the probe child's verdicts -------------------------------------------------------------------
 
 
