@@ -15,19 +15,18 @@ buffers already placed that are alive with it (best fit).  The order is everythi
 
 Where none of them meets the bound, a search goes on in C++: a skyline that is filled from below,
 with annealed priorities (``csrc/memory/placement_search.cc``).
+
+Where branches of a network run at the same time there is no one line of steps: ``streams.py``.
 """
 
 from __future__ import annotations
 
 import ctypes
-from bisect import insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from . import library
-
-#: Offsets are multiples of this many bytes: a cache line, and the widest vector register.
-ALIGNMENT = 64
+from .placement import ALIGNMENT, BestFit, Placement, aligned
 
 
 @dataclass(frozen=True)
@@ -43,24 +42,6 @@ class Buffer:
         return self.first <= other.last and other.first <= self.last
 
 
-@dataclass(frozen=True)
-class Placement:
-    """offsets: one per buffer, multiples of ALIGNMENT.  size: bytes of the arena.
-
-    lower_bound: bytes that any placement needs.  strategy: the order that won.
-    """
-
-    offsets: list[int]
-    size: int
-    lower_bound: int
-    strategy: str
-
-    @property
-    def ratio(self) -> float:
-        """Size over lower bound, 1.0 at best."""
-        return self.size / self.lower_bound if self.lower_bound else 1.0
-
-
 def plan(buffers: Sequence[Buffer], search_ms: float = 30.0, seed: int = 0) -> Placement:
     """The smallest placement found.
 
@@ -74,23 +55,28 @@ def plan(buffers: Sequence[Buffer], search_ms: float = 30.0, seed: int = 0) -> P
     for index, buffer in enumerate(buffers):
         if buffer.size < 0 or buffer.last < buffer.first:
             raise ValueError(f"buffer {index} is not a lifetime: {buffer}")
-    problem = _Problem(buffers)
+    fit = _best_fit(buffers)
     best: Placement | None = None
     for strategy, order in _ORDERS.items():
-        candidate = problem.place(order(buffers), strategy)
+        candidate = fit.place(order(buffers), strategy)
         if best is None or candidate.size < best.size:
             best = candidate
         if best.size == best.lower_bound:
             return best
     assert best is not None
-    return _search(problem, best, search_ms / 1e3, seed)
+    return _search(buffers, best, search_ms / 1e3, seed)
+
+
+def greedy(buffers: Sequence[Buffer], strategy: str) -> Placement:
+    """Best fit in one of the orders "size", "breadth", "area", "lifetime" and "start"."""
+    return _best_fit(buffers).place(_ORDERS[strategy](buffers), strategy)
 
 
 def lower_bound(buffers: Sequence[Buffer]) -> int:
     """The largest sum of (aligned) sizes alive at one step, in bytes."""
     changes: dict[int, int] = {}
     for buffer in buffers:
-        size = _aligned(buffer.size)
+        size = aligned(buffer.size)
         changes[buffer.first] = changes.get(buffer.first, 0) + size
         changes[buffer.last + 1] = changes.get(buffer.last + 1, 0) - size
     alive = highest = 0
@@ -120,56 +106,21 @@ def verify(buffers: Sequence[Buffer], placement: Placement) -> None:
         active.append(i)
 
 
-# -- one placement -----------------------------------------------------------------------------
+def _best_fit(buffers: Sequence[Buffer]) -> BestFit:
+    return BestFit([b.size for b in buffers], _peers(buffers), lower_bound(buffers))
 
 
-def _aligned(size: int) -> int:
-    return (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
-
-
-class _Problem:
-    """The buffers with what every placement needs: aligned sizes and who meets whom in time."""
-
-    def __init__(self, buffers: Sequence[Buffer]) -> None:
-        self.buffers = buffers
-        self.sizes = [_aligned(buffer.size) for buffer in buffers]
-        self.bound = lower_bound(buffers)
-        self.peers: list[list[int]] = [[] for _ in buffers]
-        by_start = sorted(range(len(buffers)), key=lambda i: buffers[i].first)
-        active: list[int] = []
-        for i in by_start:
-            active = [j for j in active if buffers[j].last >= buffers[i].first]
-            for j in active:
-                self.peers[i].append(j)
-                self.peers[j].append(i)
-            active.append(i)
-
-    def place(self, order: Sequence[int], strategy: str) -> Placement:
-        """Best fit in ``order``."""
-        offsets = [-1] * len(self.sizes)
-        top = 0
-        for i in order:
-            size = self.sizes[i]
-            taken: list[tuple[int, int]] = []
-            for j in self.peers[i]:
-                if offsets[j] >= 0:
-                    insort(taken, (offsets[j], offsets[j] + self.sizes[j]))
-            offsets[i] = _best_gap(taken, size)
-            top = max(top, offsets[i] + size)
-        return Placement(offsets, top, self.bound, strategy)
-
-
-def _best_gap(taken: list[tuple[int, int]], size: int) -> int:
-    """The start of the smallest gap of at least ``size`` bytes; above everything if none is."""
-    best = -1
-    best_gap = 0
-    end = 0
-    for start, stop in taken:
-        gap = start - end
-        if gap >= size and (best < 0 or gap < best_gap):
-            best, best_gap = end, gap
-        end = max(end, stop)
-    return end if best < 0 else best
+def _peers(buffers: Sequence[Buffer]) -> list[list[int]]:
+    """For each buffer those that are alive with it at some step."""
+    peers: list[list[int]] = [[] for _ in buffers]
+    active: list[int] = []
+    for i in sorted(range(len(buffers)), key=lambda i: buffers[i].first):
+        active = [j for j in active if buffers[j].last >= buffers[i].first]
+        for j in active:
+            peers[i].append(j)
+            peers[j].append(i)
+        active.append(i)
+    return peers
 
 
 # -- orders ------------------------------------------------------------------------------------
@@ -205,31 +156,31 @@ _ORDERS: dict[str, Callable[[Sequence[Buffer]], list[int]]] = {
 # -- search ------------------------------------------------------------------------------------
 
 
-def _search(problem: _Problem, best: Placement, seconds: float, seed: int) -> Placement:
+def _search(buffers: Sequence[Buffer], best: Placement, seconds: float, seed: int) -> Placement:
     """What ``csrc/memory/placement_search.cc`` finds; ``best`` where it was not built."""
     if library.missing():
         return best
-    kept = [i for i, size in enumerate(problem.sizes) if size]
+    kept = [i for i, buffer in enumerate(buffers) if buffer.size]
     count = len(kept)
-    first, end, steps = _compressed([problem.buffers[i] for i in kept])
+    first, end, steps = _compressed([buffers[i] for i in kept])
     offsets = (ctypes.c_int64 * count)()
     size = library.load().pfb_search_placement(
         count,
-        (ctypes.c_int64 * count)(*(problem.sizes[i] for i in kept)),
+        (ctypes.c_int64 * count)(*(aligned(buffers[i].size) for i in kept)),
         (ctypes.c_uint32 * count)(*first),
         (ctypes.c_uint32 * count)(*end),
         steps,
-        problem.bound,
+        best.lower_bound,
         seconds,
         seed,
         offsets,
     )
     if size >= best.size:
         return best
-    everywhere = [0] * len(problem.sizes)
+    everywhere = [0] * len(buffers)
     for i, offset in zip(kept, offsets):
         everywhere[i] = offset
-    return Placement(everywhere, size, problem.bound, "search")
+    return Placement(everywhere, size, best.lower_bound, "search")
 
 
 def _compressed(buffers: Sequence[Buffer]) -> tuple[list[int], list[int], int]:

@@ -51,10 +51,7 @@ def test_net_like_lifetimes_meet_the_bound() -> None:
 def test_hard_instance_is_better_than_greedy_by_size() -> None:
     rng = random.Random(11)
     buffers = _random_buffers(rng, 150)
-    by_size = planner._Problem(buffers).place(
-        sorted(range(len(buffers)), key=lambda i: -buffers[i].size), "size"
-    )
-    assert planner.plan(buffers, search_ms=300).size <= by_size.size
+    assert planner.plan(buffers, search_ms=300).size <= planner.greedy(buffers, "size").size
 
 
 def test_sizes_are_aligned() -> None:
@@ -116,8 +113,7 @@ def test_search_comes_close_where_greedy_does_not() -> None:
     ratios, greedy = [], []
     for seed in (1, 4, 8, 13, 14):
         buffers = _perfect_packing(seed)
-        by_size = planner._ORDERS["size"](buffers)
-        greedy.append(planner._Problem(buffers).place(by_size, "size").ratio)
+        greedy.append(planner.greedy(buffers, "size").ratio)
         placement = planner.plan(buffers, search_ms=1000)
         planner.verify(buffers, placement)
         ratios.append(placement.ratio)
