@@ -30,6 +30,12 @@ class Frame:
         self.array = array
         self.tensor: Any = to_tensor(array)
 
+    def _renew(self) -> None:
+        """A tensor over the array again, where an operation gave it another shape or memory."""
+        tensor = self.tensor
+        if tensor.shape != list(self.array.shape) or tensor.data_ptr() != self.array.ctypes.data:
+            self.tensor = to_tensor(self.array)
+
     def release(self) -> None:
         """Gives the buffer back to its ring, to be written anew."""
         self._ring._take_back(self)
@@ -75,7 +81,9 @@ class FrameBuffer:
                 raise TimeoutError(
                     f"frame_buffer: all {self.count} buffers were in use for {timeout} s"
                 )
-            return self._free.popleft()
+            frame = self._free.popleft()
+        frame._renew()
+        return frame
 
     @property
     def free(self) -> int:

@@ -162,6 +162,7 @@ def _install() -> str | None:
     functions.pfb_hook_enable(1)
     fault = _self_test()
     functions.pfb_hook_enable(0)
+    shared_pool().trim()  # what only the test needed
     return fault
 
 

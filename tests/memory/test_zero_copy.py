@@ -224,6 +224,22 @@ def test_frames_go_round_and_are_never_handed_out_twice() -> None:
         third.release()
 
 
+def test_a_frame_comes_back_whole_whatever_was_done_to_its_tensor() -> None:
+    ring = io.frame_buffer((2, 3), count=1)
+    for spoil in (
+        lambda tensor: tensor.unsqueeze_(0),
+        lambda tensor: tensor._clear_data(),
+        lambda tensor: tensor.add_(paddle.ones([1])),
+    ):
+        with ring.acquire() as frame:
+            spoil(frame.tensor)
+        with ring.acquire() as frame:
+            assert frame.tensor.shape == [2, 3]
+            assert frame.tensor.data_ptr() == frame.array.ctypes.data
+            frame.array[:] = 2
+            assert float(frame.tensor.sum()) == 12.0
+
+
 def test_a_waiting_thread_gets_the_frame_that_is_released() -> None:
     ring = io.frame_buffer([4], count=1)
     held, got = ring.acquire(), []

@@ -44,6 +44,7 @@ def test_the_tensor_between_is_never_whole() -> None:
     executable = nm.check(net, x, layout="nhwc")
     between, result = 16 * 256 * 256 * 4, 16 * 128 * 128 * 4
     assert executable.placement.size < result + between // 2
+    assert any("2 ops run in bands" in note for note in executable.notes)
     executable.close()
 
 

@@ -105,6 +105,10 @@ def _notes(built: BuiltPlan, native: Any, threads: int, layout: str) -> list[str
         f"arena {placement.size} bytes, lower bound {placement.lower_bound} "
         f"({placement.ratio:.3f}x, by {placement.strategy})",
     ]
+    in_bands = [node for node in lowering.nodes if node.op == "banded"]
+    if in_bands:
+        ops = sum(len(node.attrs["chain"].nodes) for node in in_bands)
+        notes.append(f"{ops} ops run in bands, so that what lies between them is never whole")
     notes += [f"host step {op}: {why}" for op, why in sorted(lowering.host_reasons.items())]
     return notes
 
