@@ -32,9 +32,8 @@ def surroundings() -> dict[str, Any]:
         "paddle": f"{paddle.__version__} {getattr(paddle.version, 'commit', '')}",
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "machine": {
-            "processor": processor_name(),
+            "processor": _processor(),
             "architecture": platform.machine(),
-            "features": _processor_features(),
             "cores": [usable_cores(), os.cpu_count()],
         },
         "environment": {
@@ -69,6 +68,11 @@ def _package_version() -> str:
 
 
 @functools.cache
+def _processor() -> tuple[str, str]:
+    """Name and instruction sets, read once: with hundreds of cores the system takes its time."""
+    return processor_name(), _processor_features()
+
+
 def _processor_features() -> str:
     """A digest of the instruction sets; "" where the system does not say."""
     try:

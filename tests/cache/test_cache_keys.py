@@ -18,6 +18,8 @@ from paddle_fluid_boost.options import override
 
 ROOT = Path(__file__).resolve().parents[2]
 
+NAME_AND_FEATURES = around._processor()
+
 ALLOWED = "from paddle_fluid_boost.capture.lock import STATIC_LOCK; STATIC_LOCK.open()"
 
 MODEL = """
@@ -87,9 +89,9 @@ def test_another_program_has_another_name(function, shape, dtype):
         lambda m: m.setattr(around, "source_hash", lambda: "changed"),
         lambda m: m.setattr(paddle, "__version__", "3.9.9"),
         lambda m: m.setattr(paddle.version, "commit", "0" * 40),
-        lambda m: m.setattr(around, "processor_name", lambda: "another"),
+        lambda m: m.setattr(around, "_processor", lambda: ("another", NAME_AND_FEATURES[1])),
         lambda m: m.setattr(around, "usable_cores", lambda: 97),
-        lambda m: m.setattr(around, "_processor_features", lambda: "another"),
+        lambda m: m.setattr(around, "_processor", lambda: (NAME_AND_FEATURES[0], "another")),
         lambda m: m.setattr(around.platform, "machine", lambda: "riscv64"),
         lambda m: m.setenv("OMP_NUM_THREADS", "97"),
         lambda m: m.setenv("ONEDNN_MAX_CPU_ISA", "SSE41"),
@@ -108,6 +110,12 @@ def test_every_part_of_the_surroundings_counts(monkeypatch, change):
     assert around.key(around.surroundings()) == before
     change(monkeypatch)
     assert around.key(around.surroundings()) != before
+
+
+def test_the_processor_has_a_name_and_features():
+    name, features = NAME_AND_FEATURES
+    assert name == around.processor_name()
+    assert features == around._processor_features()
 
 
 def test_options_of_the_cache_itself_do_not_count(tmp_path):

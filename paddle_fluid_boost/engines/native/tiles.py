@@ -8,6 +8,7 @@ little off costs a little time and changes nothing else.
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any
 
@@ -25,6 +26,16 @@ _lock = threading.Lock()
 _read: tuple[Any, str] | None = None
 #: Choices that are on the disk, as far as this process knows.
 _stored: dict[tuple[int, ...], int] = {}
+
+
+def _fresh_lock() -> None:
+    """A forked child has one thread; a lock that another one held would stay locked for ever."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_fresh_lock)
 
 
 def recall(native: Any) -> None:
