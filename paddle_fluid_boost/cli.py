@@ -26,6 +26,7 @@ from types import TracebackType
 from .cache import command as cache_command
 from .export import command as export_command
 from .export.targets import TARGETS, version
+from .hardware.advice import in_words
 from .hardware.describe import describe as describe_machine
 from .hardware.probe import ask_machine
 from .options import describe, options
@@ -186,6 +187,7 @@ def _doctor() -> int:
     print("\nMachine")
     for what, words in describe_machine(ask_machine(child_seconds=_PATIENCE)):
         print(f"  {what:17} {words}")
+    print(f"  {'library':17} {in_words()}")
     print("\nEngines")
     usable = 0
     names = [name.strip() for name in options.engines.split(",") if name.strip()]

@@ -120,6 +120,20 @@ def cpu_advice() -> Advice:
     return _cpu_advice(options.hardware_dir)
 
 
+def in_words() -> str:
+    """What the library says about this processor, in one line, or what is wrong with a file of the
+    user's."""
+    try:
+        load(options.hardware_dir)
+    except LibraryError as error:
+        return f"goes without your files: {error}"
+    said = cpu_advice()
+    return (
+        f"{said.families[-1]}: {', '.join(said.pays())} pay; engines {', '.join(said.engines)}; "
+        f"at most {most_threads()} threads; {len(said.faults)} known faults"
+    )
+
+
 def most_threads() -> int:
     """The highest number of threads worth using now: by affinity and quota, and by the family's
     rule (one for each core, or only the fast cores)."""

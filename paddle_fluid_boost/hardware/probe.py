@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import sys
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,6 @@ from .sensors import Sensors, read_sensors
 
 #: Seconds that a child process has to answer: a probe stays under 0.3 s.
 _CHILD_SECONDS = 0.25
-
-_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -50,14 +47,9 @@ class Machine:
         return "; ".join(parts)
 
 
+@functools.cache
 def probe() -> Machine:
     """This machine.  Asked once in a process; sensors are as they were then."""
-    with _lock:  # else two threads would ask at once
-        return _probe_once()
-
-
-@functools.cache
-def _probe_once() -> Machine:
     return ask_machine(child_seconds=_CHILD_SECONDS)
 
 

@@ -20,6 +20,7 @@ def test_doctor_names_engines_versions_and_every_option(capsys):
     assert "paddlepaddle" in said
     assert "paddle_inference  available" in said
     assert "\nMachine\n  processor         " in said and "\n  memory            " in said
+    assert "\n  library           " in said
     assert "\n  block pool        " in said and "\n  option pool       " in said
     for name, *_ in describe():
         assert f"\n  {name} " in said
@@ -31,6 +32,13 @@ def test_doctor_marks_changed_options(capsys):
     line = next(x for x in capsys.readouterr().out.splitlines() if x.startswith("  hot_calls"))
     assert "7" in line
     assert "[default 0]" in line
+
+
+def test_doctor_names_a_wrong_file_of_the_hardware_library(capsys, tmp_path):
+    (tmp_path / "mine.toml").write_text('kind = "tpu"\n', encoding="utf-8")
+    with override(hardware_dir=str(tmp_path)):
+        assert cli.main(["doctor"]) == 0
+    assert "library           goes without your files: mine.toml: family" in capsys.readouterr().out
 
 
 def test_doctor_says_how_to_get_a_missing_engine(capsys, monkeypatch):

@@ -105,7 +105,7 @@ def test_without_archspec(tmp_path, monkeypatch):
 
 
 def test_this_machine_is_asked_once(monkeypatch):
-    probe._probe_once.cache_clear()
+    probe.probe.cache_clear()
     assert probe.probe() is probe.probe()
     assert probe.probe().cpu.usable >= 1
     assert probe.probe().identity() == ask_machine().identity()
