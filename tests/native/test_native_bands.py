@@ -51,6 +51,8 @@ def test_the_tensor_between_is_never_whole() -> None:
 def test_small_tensors_stay_whole() -> None:
     executable = nm.check(Stem(), paddle.randn([1, 3, 64, 64]), layout="nhwc")
     assert chain_of(executable) == 2
+    # What explain prints of the placement.
+    assert any("lower bound" in note and "x, by " in note for note in executable.notes)
     executable.close()
 
 
