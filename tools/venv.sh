@@ -14,6 +14,8 @@ set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 STEP=0
+# What the tests need; tools/test and tools/test-arm share one environment.
+TEST_EXTRAS=cpu,onnxruntime,openvino,export,test
 
 step() {
     STEP=$((STEP + 1))

@@ -6,6 +6,7 @@ import argparse
 import sys
 
 import coverage
+import engines
 import memory
 import overhead
 import stalls
@@ -15,6 +16,7 @@ import zoo
 
 _COMMANDS = {
     "coverage": coverage,
+    "engines": engines,
     "memory": memory,
     "overhead": overhead,
     "stalls": stalls,
