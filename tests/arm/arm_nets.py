@@ -28,7 +28,7 @@ class Images(nn.Layer):
 
     def forward(self, x: Any) -> Any:
         x = F.hardswish(self.norm(self.first(x)))
-        x = F.leaky_relu(self.depthwise(x), 0.1)
+        x = F.relu6(self.depthwise(x))  # a LeakyReLU saved by Paddle 3.3 cannot be loaded by 3.2
         gate = F.relu(self.squeeze(F.adaptive_avg_pool2d(x, 1)))
         x = F.max_pool2d(x * F.hardsigmoid(self.excite(gate)), 2)
         return F.softmax(self.last(x.mean([2, 3])))
