@@ -43,6 +43,8 @@ _EQUAL = 1.02
 #: kernel waking them anew a small network looks four times as slow as it is.  Long enough for
 #: that, short enough not to disturb the user's threads after a block.
 _AWAKE_MS = 2
+#: A run that takes longer (seconds) is followed by a pause.
+_LONG = 2e-3
 #: Blocks are cut short after so many seconds, two runs at least.
 _BLOCK_SECONDS = 0.2
 
@@ -141,17 +143,24 @@ class Race:
         return Runner(label, engine, settings, outcome)
 
     def block(self, runner: Runner) -> None:
-        """Runs a candidate a few times in a row."""
-        started = time.perf_counter()
+        """Runs a candidate a few times in a row; where a run is long, with a pause after each: a
+        call of the user that has begun beside it must find an end."""
+        begun = self.spent
         with openmp.team_awake_for(_AWAKE_MS):
-            for _ in range(_WAKING):
-                runner.executable(self.inputs)
-            for done in range(_COUNTED):
-                if done > 1 and time.perf_counter() - started > _BLOCK_SECONDS:
+            for number in range(_WAKING + _COUNTED):
+                started = time.perf_counter()
+                seconds = run_seconds(runner.executable, self.inputs)
+                took = time.perf_counter() - started
+                if number >= _WAKING:
+                    runner.times.append(seconds)
+                if took > _LONG:
+                    self._did(took)
+                else:
+                    self.spent += took
+                if len(runner.times) > 1 and self.spent - begun > _BLOCK_SECONDS:
                     break
-                runner.times.append(run_seconds(runner.executable, self.inputs))
         runner.blocks += 1
-        self._did(time.perf_counter() - started)
+        self.pause(self.spent - begun)
 
     def _did(self, seconds: float) -> None:
         self.spent += seconds
@@ -224,9 +233,12 @@ def _form(settings: Any) -> Any:
 
 def _find(race: Race) -> Runner | None:
     runners: list[Runner] = []
-    for engine, settings in offers(race.captured, race.tried):
-        if runners and race.over:
-            race.tried.append((f"{engine} {settings}", "not tried: the time was up"))
+    fallback = cpu_advice().fallback
+    offered = list(offers(race.captured, race.tried))
+    for engine, settings in sorted(offered, key=lambda offer: offer[0] in fallback):
+        why = "the time was up" if race.over else "a fallback" if engine in fallback else ""
+        if runners and why:
+            race.tried.append((f"{engine} {settings}", f"not tried: {why}"))
             continue
         runner = race.enter(engine, settings)
         if runner is not None:

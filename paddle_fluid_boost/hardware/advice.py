@@ -26,6 +26,7 @@ class Advice:
     families: their names, the most general first.
     precisions: data type -> pays, works, slow or no.
     engines: in the order in which they are worth trying.
+    fallback: those that are raced only where no other engine is right.
     threads: ``most`` (a rule), ``least``, ``small_operations``.
     memory: ``alignment``, ``arena_alignment``, ``small_block``, in bytes.
     enable / avoid: Paddle's passes.
@@ -34,6 +35,7 @@ class Advice:
     families: tuple[str, ...] = ()
     precisions: dict[str, str] = field(default_factory=dict)
     engines: tuple[str, ...] = ()
+    fallback: tuple[str, ...] = ()
     threads: dict[str, Any] = field(default_factory=dict)
     memory: dict[str, int] = field(default_factory=dict)
     enable: tuple[str, ...] = ()
@@ -67,6 +69,7 @@ def combine(chain: Iterable[Family]) -> Advice:
         families=tuple(names),
         precisions=tables.get("precisions", {}),
         engines=tuple(tables.get("engines", {}).get("order", ())),
+        fallback=tuple(tables.get("engines", {}).get("fallback", ())),
         threads=tables.get("threads", {}),
         memory=tables.get("memory", {}),
         enable=tuple(tables.get("passes", {}).get("enable", ())),

@@ -82,7 +82,7 @@ _TABLES: dict[str, dict[str, _Check]] = {
         "name": _TEXTS,
     },
     "precisions": dict.fromkeys(PRECISIONS, _one_of(*VERDICTS)),
-    "engines": {"order": _list_of(_one_of(*ENGINES), "engines")},
+    "engines": dict.fromkeys(("order", "fallback"), _list_of(_one_of(*ENGINES), "engines")),
     "threads": {
         "most": _one_of(*THREAD_RULES),
         "least": _at_least_one,

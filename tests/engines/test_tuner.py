@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 
 import paddle
 import paddle_inference_cases as cases
@@ -63,6 +64,9 @@ def tune(monkeypatch):
         monkeypatch.setattr(select, "engine_names", lambda: list(table))
         monkeypatch.setattr(tuner, "thread_counts", lambda: [4, 2, 1])
         monkeypatch.setattr(tuner, "fingerprint", lambda captured: captured)
+        monkeypatch.setattr(
+            tuner, "cpu_advice", lambda: SimpleNamespace(fallback=("paddle_inference",))
+        )
 
         def run_seconds(executable, inputs):
             executable(inputs)
@@ -141,6 +145,15 @@ def test_without_time_the_first_one_that_is_right_is_taken(tune):
     assert _taken(choice, first) == ("first", 4)
     assert second.built == {}
     assert ("second {'threads': 4}", "not tried: the time was up") in choice.tried
+
+
+def test_fallbacks_are_raced_only_where_nothing_else_is_right(tune):
+    """Paddle Inference, says the library of x86: it comes last, and only if it must."""
+    slow = _Engine("paddle_inference", {4: 0.5})
+    main = _Engine("main", {4: 1.0})
+    assert _taken(tune(slow, main), main) == ("main", 4)
+    assert slow.built == {}
+    assert _taken(tune(slow, _Engine("main", {4: 1.0}, wrong=True)), slow)[0] == "paddle_inference"
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -241,5 +254,5 @@ def test_real_engines():
     )
     assert choice.executable is not None and choice.compiled > 0
     cases.assert_same(choice.executable([x]), want)
-    assert len(choice.tried) >= 2
+    assert choice.tried[-1][1].endswith("the fastest")
     choice.executable.close()
