@@ -49,6 +49,34 @@ def test_concurrent_calls_lease_one_arena_each() -> None:
     assert leased() == before
 
 
+def test_arenas_change_hands_between_threads_and_plans() -> None:
+    """Calls of plans that need arenas of three sizes at once, while others of them are closed."""
+    before = leased()
+    net = nm.calibrated(nm.UNet(), paddle.randn([1, 3, 32, 32]))
+    inputs = [paddle.randn([1, 3, side, side]) for side in (32, 48, 64)]
+    lasting = [nm.build(net, [x]) for x in inputs]
+    passing = [nm.build(net, [x]) for x in inputs * 2]
+    wanted = [plan([x]) for plan, x in zip(lasting, inputs)]
+
+    def serve(start: int) -> None:
+        for call in range(start, start + 60):
+            which = call % len(lasting)
+            nm.assert_close(lasting[which]([inputs[which]]), wanted[which])
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        served = [pool.submit(serve, start) for start in range(4)]
+        for plan, x in zip(passing, inputs * 2):
+            plan([x])
+            plan.close()
+        for future in served:
+            future.result()
+    # The main thread called as well.
+    assert leased() - before <= 5
+    for plan in lasting:
+        plan.close()
+    assert leased() == before
+
+
 def test_plans_share_arenas() -> None:
     """Small, large, small again: each right in an arena that another one has used."""
     before = leased()
