@@ -1,10 +1,10 @@
 """Ops that are traced carry no call stack.
 
 In static mode Paddle's C++ asks ``traceback.extract_stack()`` for every op, which formats some
-thirty frames and looks at each source file on the disk.  That was 80% of a trace on
-the worker's thread (MobileNetV3-small: 0.54 s of processor time, 0.11 s without), for a program that nobody prints: errors of a trace
-name the user's line from their own traceback.  (Export wants the stacks: it names the user's line
-of an op that a target cannot take.)
+thirty frames and looks at each source file on the disk.  That was 80% of a trace on the worker's
+thread (MobileNetV3-small: 0.54 s of processor time, 0.11 s without), for a program that nobody
+prints: errors of a trace name the user's line from their own traceback.  (Export wants the stacks:
+it names the user's line of an op that a target cannot take.)
 """
 
 from __future__ import annotations
