@@ -106,6 +106,10 @@ class PlanBuilder {
   int Eltwise(int source, const PostOps& functions);
   int Binary(const std::string& kind, int a, int b, const Dims& out_shape, const PostOps& post_ops);
   int BroadcastBinary(const std::string& kind, int a, int b, const Dims& out_shape);
+  // Comparison and logic to bool, arithmetic of whole numbers, and x or y by a bool; see compare.h.
+  int Compare(const std::string& kind, int a, int b, const Dims& out_shape);
+  int IntegerBinary(const std::string& kind, int a, int b, const Dims& out_shape);
+  int Select(int condition, int x, int y, const Dims& out_shape);
   int Softmax(int source, int axis, bool log);
   // softmax(scale * q k^T + mask) v for q, k, v of shape [..., sequence, depth]; mask is -1 or
   // broadcasts.  `heads_inside`: the result is laid out as [batch, sequence, heads, depth].
@@ -196,6 +200,7 @@ class PlanBuilder {
   int Packed(int value, const Desc& desc);
   int RowMajorOf(int value);
   int CompactOf(int value);
+  int Broadcastable(int value, const Dims& out_shape);
   // A constant per-channel vector for normalisation: float32, plain.
   int PlainVector(int value);
 

@@ -125,6 +125,9 @@ void BindBuilder(py::module_& module) {
              const py::gil_scoped_release release;
              return self.Binary(kind, a, b, out_shape, ops);
            })
+      .def("compare", &PlanBuilder::Compare, Release())
+      .def("integer_binary", &PlanBuilder::IntegerBinary, Release())
+      .def("select", &PlanBuilder::Select, Release())
       .def("softmax", &PlanBuilder::Softmax, Release())
       .def("attention",
            [](PlanBuilder& self, int q, int k, int v, int mask, float scale, bool heads_inside,

@@ -34,7 +34,7 @@ _UNARY: dict[str, Callable[[_Attrs], PostOp | list[PostOp]]] = {
     "sqrt": lambda a: ("sqrt",),
     "exp": lambda a: ("exp",),
     "square": lambda a: ("square",),
-    "rsqrt": lambda a: [("sqrt",), ("pow", -1.0)],
+    "rsqrt": lambda a: _power(-0.5),
     "reciprocal": lambda a: ("pow", -1.0),
     "pow": lambda a: _power(float(a["y"])),
     "log": lambda a: ("log",),

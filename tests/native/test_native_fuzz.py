@@ -58,6 +58,7 @@ class _Program:
         i = self.rng.choice([len(values) - 1, len(values) - 1, self.rng.randrange(len(values))])
         shape = list(values[i].shape)
         kinds = [self._unary, self._binary, self._reshape, self._transpose, self._slice]
+        kinds += [self._where]
         kinds += [self._concat, self._softmax, self._reduce, self._matmul, self._layer_norm]
         if len(shape) == 4:
             kinds += [self._conv] * 5 + [self._pool, self._shuffle, self._split]
@@ -78,6 +79,13 @@ class _Program:
         if self.rng.random() < 0.5:
             return lambda v: function(constant, v[i])
         return lambda v: function(v[i], constant)
+
+    def _where(self, i: int, shape: list[int], values: list[Any]) -> Callable[[list[Any]], Any]:
+        # Continuous where the condition changes, so that roundings stay small.
+        zero = paddle.zeros([1] * len(shape))
+        if self.rng.random() < 0.5:
+            return lambda v: paddle.where(v[i] > zero, v[i], v[i] * 0.5)
+        return lambda v: paddle.where(paddle.logical_not(v[i] <= zero), v[i], zero)
 
     def _reshape(self, i: int, shape: list[int], values: list[Any]) -> Callable[[list[Any]], Any]:
         at = self.rng.randrange(len(shape))

@@ -44,6 +44,25 @@ def _with_weights(function: Callable[..., Any], x: list[int], *weights: list[int
     return make
 
 
+_COMPARISONS = (
+    paddle.equal,
+    paddle.not_equal,
+    paddle.less_than,
+    paddle.less_equal,
+    paddle.greater_than,
+    paddle.greater_equal,
+)
+_LOGIC = (paddle.logical_and, paddle.logical_or, paddle.logical_xor, paddle.bitwise_and)
+
+
+def _integers(*shapes: list[int], dtype: str = "int64") -> list[Any]:
+    return [paddle.randint(0, 6, shape, dtype) for shape in shapes]
+
+
+def _number(content: int) -> Any:
+    return paddle.full([1], content, "int64")
+
+
 def _attention(mask: bool) -> Callable[[], tuple[Any, ...]]:
     def attend(q: Any, k: Any, v: Any, *masks: Any) -> Any:
         q, k, v = (t.transpose([0, 2, 1, 3]) for t in (q, k, v))
@@ -327,6 +346,54 @@ NATIVE: dict[str, Callable[[], tuple[Any, ...]]] = {
         lambda i: [i.reshape([6]), i.transpose([1, 0]), paddle.concat([i, i]), i.astype("float32")],
         paddle.to_tensor(np.arange(6).reshape(2, 3)),
     ),
+    "comparisons of integers": lambda: (
+        lambda i, j: [f(i, j) for f in _COMPARISONS] + [f(i, _number(3)) for f in _COMPARISONS],
+        *_integers([4, 6], [4, 6]),
+    ),
+    "comparisons that broadcast": lambda: (
+        lambda i, j: [f(i.transpose([1, 0]), j) for f in _COMPARISONS],
+        *_integers([4, 6], [4], dtype="int32"),
+    ),
+    "comparisons of floats": _pair(
+        lambda a, b: [f(a, b - 3.0) for f in _COMPARISONS], [2, 16, 5, 7], [16, 1, 1]
+    ),
+    "comparison of lengths": lambda: (
+        lambda n: (paddle.arange(5, dtype="int64") < n.unsqueeze(1)).astype("float32"),
+        *_integers([4]),
+    ),
+    "logic": lambda: (
+        lambda i, j: [
+            *(f(i > 2, j > 3) for f in _LOGIC),
+            ~(i > 2),
+            paddle.logical_not(i > 2),
+            (i > 2) == (j > 3),
+        ],
+        *_integers([4, 6], [4, 6]),
+    ),
+    "where": _unary(lambda x: paddle.where(x > 0, x, x * 0.5)),
+    "where of a convolution": _with_weights(
+        lambda x, w: (lambda y: paddle.where(y > y.mean(), y, -y))(F.conv2d(x, w)),
+        [2, 16, 9, 9],
+        [24, 16, 3, 3],
+    ),
+    "where of integers": lambda: (
+        lambda i, j: paddle.where(i < j, i, paddle.zeros_like(i)),
+        *_integers([4, 6], [4, 6]),
+    ),
+    "arithmetic of integers": lambda: (
+        lambda i, j: [
+            i + j,
+            i - j,
+            i * j,
+            paddle.maximum(i, j),
+            paddle.minimum(i.astype("int32"), j.astype("int32")),
+        ],
+        *_integers([4, 6], [1, 6]),
+    ),
+    "attention mask of ids": lambda: (
+        lambda i: ((i == 0).astype("float32") * -1e4).unsqueeze([1, 2]),
+        *_integers([4, 6]),
+    ),
     "zero-dimensional result": _unary(lambda x: (x * x).sum()),
     "input returned": _unary(lambda x: [x, x + 1, x]),
 }
@@ -345,7 +412,6 @@ HOST: dict[str, Callable[[], tuple[Any, ...]]] = {
     "host result returned in another shape": _unary(lambda x: paddle.cumsum(x, 1).reshape([-1])),
     "cumsum": _unary(lambda x: F.relu(paddle.cumsum(x * 2, 1)) + 1),
     "sort and index": _unary(lambda x: paddle.topk(x.reshape([2, -1]), 5)),
-    "where": _unary(lambda x: paddle.where(x > 0, x, x * 0.5)),
     "double": _unary(lambda x: x.astype("float64") * 2),
     "bfloat16": _unary(lambda x: (x.astype("bfloat16") * 2).astype("float32")),
     "host result is a view of the arena": _unary(lambda x: paddle.flip(x * 2, [0]) * (x * 2)),
@@ -382,6 +448,8 @@ NON_FINITE = {
     "lstm": (np.nan, np.inf),
     "gru": (np.nan, -np.inf),
     "scale": (np.nan, np.inf, -np.inf),
+    "comparisons of floats": (np.nan, np.inf, -np.inf),
+    "where": (np.nan, np.inf, -np.inf),
 }
 
 

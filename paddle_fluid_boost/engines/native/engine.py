@@ -19,6 +19,7 @@ from . import (
     _paddle,
     rules_attention,  # noqa: F401 - enters its rules in the table, as the others do
     rules_fused,  # noqa: F401
+    rules_logic,  # noqa: F401
     rules_paddle,  # noqa: F401
     rules_recurrent,  # noqa: F401
     rules_shape,  # noqa: F401

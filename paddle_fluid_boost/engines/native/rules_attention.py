@@ -49,9 +49,8 @@ def _blocks(queries: int, keys: int, mask: Value | None) -> list[Block]:
         end = min(begin + _ROWS, queries)
         visible = np.flatnonzero(~hidden[begin:end].all(axis=0))
         first, last = (int(visible[0]), int(visible[-1]) + 1) if len(visible) else (0, keys)
-        if (
-            last - first == 1
-        ):  # a product over one element is no matrix product: one hidden key more
+        if last - first == 1:
+            # A product over one element is no matrix product: one hidden key more.
             first, last = (first, last + 1) if last < keys else (max(first - 1, 0), last)
         blocks.append((begin, end, first, last))
     products = sum((end - begin) * (last - first) for begin, end, first, last in blocks)

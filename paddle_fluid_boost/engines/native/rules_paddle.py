@@ -169,6 +169,7 @@ def binary(low: Lowering, node: Node) -> int:
     x, y = node.inputs[:2]
     if node.attrs.get("axis", -1) != -1:
         raise NotNative("an operand aligned elsewhere than at the end")
-    return int(
-        low.builder.binary(_BINARY[node.op], low.float(x), low.float(y), shape_of(node.output), [])
-    )
+    kind, shape = _BINARY[node.op], shape_of(node.output)
+    if node.output.dtype in ("int32", "int64"):
+        return int(low.builder.integer_binary(kind, low.id(x), low.id(y), shape))
+    return int(low.builder.binary(kind, low.float(x), low.float(y), shape, []))
