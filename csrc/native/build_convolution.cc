@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "builder.h"
+#include "windows.h"
 
 namespace pfb {
 namespace {
@@ -145,6 +146,30 @@ int PlanBuilder::Resize(int source, const std::string& kind, const Dims& out_sha
                                                     PlainAttributes());
   const int result = NewValue(pd.dst_desc(), DType::kFloat32);
   AddPrimitive(pd, {{DNNL_ARG_SRC, input}, {DNNL_ARG_DST, result}});
+  return result;
+}
+
+int PlanBuilder::Windows(int source, const AxisWindows& vertical, const AxisWindows& horizontal,
+                         bool maximum) {
+  const Dims dims = shape(source);
+  const Desc last = ChannelsLast(dims, dnnl::memory::data_type::f32);
+  const bool channels_last = desc(source) == last && !IsRowMajor(desc(source));
+  const int input = channels_last ? source : RowMajorOf(source);
+  const auto size = [](Dims::value_type side) { return static_cast<std::size_t>(side); };
+  WindowsShape made{size(channels_last ? dims[0] : dims[0] * dims[1]),
+                    size(dims[2]),
+                    size(dims[3]),
+                    size(channels_last ? dims[1] : 1),
+                    vertical,
+                    horizontal,
+                    maximum};
+  const Dims out = {dims[0], dims[1], static_cast<Dims::value_type>(vertical.size()),
+                    static_cast<Dims::value_type>(horizontal.size())};
+  const WorkScope work(*this, ElementwiseWork(out));
+  const auto f32 = dnnl::memory::data_type::f32;
+  const int result =
+      NewValue(channels_last ? ChannelsLast(out, f32) : RowMajor(out, f32), DType::kFloat32);
+  AddKernel({{0, input}, {1, result}}, WindowsKernel(std::move(made)));
   return result;
 }
 

@@ -1,6 +1,7 @@
 // Softmax, layer and batch normalisation, reductions.
 #include <algorithm>
 #include <numeric>
+#include <stdexcept>
 
 #include "builder.h"
 #include "reduce.h"
@@ -74,6 +75,42 @@ int PlanBuilder::RmsNorm(int source, int scale, float epsilon) {
   if (scale >= 0) arguments.emplace_back(2, PlainVector(scale));
   AddKernel(std::move(arguments), RmsNormKernel(rows, columns, epsilon, scale >= 0));
   return result;
+}
+
+std::vector<int> PlanBuilder::EmbeddingNorm(const EmbeddingNormSpec& spec) {
+  const WorkScope work(*this, ElementwiseWork(spec.out_shape));
+  EmbeddingNormShape made{};
+  made.columns = static_cast<std::size_t>(spec.out_shape.back());
+  made.rows = static_cast<std::size_t>(ElementCount(spec.out_shape)) / made.columns;
+  made.epsilon = spec.epsilon;
+  made.scaled = spec.scale >= 0;
+  made.shifted = spec.shift >= 0;
+  made.keeps_sum = spec.keep_sum;
+  const Desc out = RowMajor(spec.out_shape, DType::kFloat32);
+  std::vector<int> results = {NewValue(out, DType::kFloat32)};
+  Arguments arguments = {{0, results[0]}};
+  for (std::size_t t = 0; t < spec.tables.size(); ++t) {
+    const DType dtype = values_[spec.ids[t]].dtype;
+    if (dtype != DType::kInt64 && dtype != DType::kInt32) {
+      throw std::invalid_argument("embedding ids must be int64 or int32");
+    }
+    made.wide.push_back(dtype == DType::kInt64);
+    made.table_rows.push_back(static_cast<std::size_t>(shape(spec.tables[t])[0]));
+    arguments.emplace_back(0, RowMajorOf(spec.ids[t]));
+    arguments.emplace_back(0, RowMajorOf(spec.tables[t]));
+  }
+  for (const int addend : spec.addends) {
+    made.dense_rows.push_back(static_cast<std::size_t>(ElementCount(shape(addend))) / made.columns);
+    arguments.emplace_back(0, RowMajorOf(addend));
+  }
+  if (made.scaled) arguments.emplace_back(0, PlainVector(spec.scale));
+  if (made.shifted) arguments.emplace_back(0, PlainVector(spec.shift));
+  if (made.keeps_sum) {
+    results.push_back(NewValue(out, DType::kFloat32));
+    arguments.emplace_back(0, results[1]);
+  }
+  AddKernel(std::move(arguments), EmbeddingNormKernel(std::move(made)));
+  return results;
 }
 
 int PlanBuilder::GroupNorm(int source, int scale, int shift, int groups, float epsilon) {

@@ -104,13 +104,17 @@ std::vector<int> PlanBuilder::Recurrence(const RecurrenceSpec& spec) {
   const int result_at = add(results[0]);
   const int final_hidden_at = spec.final_states ? add(results[1]) : -1;
   const int final_cell_at = spec.final_states && lstm ? add(results[2]) : -1;
+  const int lengths_at = spec.lengths < 0 ? -1 : add(RowMajorOf(Cast(spec.lengths, DType::kInt64)));
   const int work_at = lstm ? add(fresh({layer.directions, layer.batch, layer.padded()})) : -1;
   AddKernel(std::move(arguments), [=](void* const* pointers) {
     const auto at = [&](int index) {
       return index < 0 ? nullptr : static_cast<float*>(pointers[index]);
     };
-    RunRecurrent(layer, {at(gates_at), at(recurrence_at), at(bias_at), at(hidden_at), at(cell_at),
-                         at(result_at), at(final_hidden_at), at(final_cell_at), at(work_at)});
+    RunRecurrent(layer,
+                 {at(gates_at), at(recurrence_at), at(bias_at), at(hidden_at), at(cell_at),
+                  at(result_at), at(final_hidden_at), at(final_cell_at),
+                  lengths_at < 0 ? nullptr : static_cast<const std::int64_t*>(pointers[lengths_at]),
+                  at(work_at)});
   });
   return results;
 }

@@ -236,6 +236,9 @@ void PlanBuilder::AddStep(Step step) {
 }
 
 void PlanBuilder::AddKernel(Arguments arguments, Kernel kernel) {
+  if (arguments.size() > kMaxKernelArguments) {
+    throw std::invalid_argument("more operands than a kernel can take");
+  }
   Step step;
   step.arguments = std::move(arguments);
   step.implementation = "kernel";
@@ -245,7 +248,7 @@ void PlanBuilder::AddKernel(Arguments arguments, Kernel kernel) {
 
 std::vector<int> PlanBuilder::Host(const std::string& name, const std::vector<int>& inputs,
                                    const std::vector<std::pair<Dims, DType>>& outputs,
-                                   HostFunction function) {
+                                   HostFunction function, const std::string& implementation) {
   Step step;
   for (const int input : inputs) step.arguments.emplace_back(0, RowMajorOf(input));
   step.host_inputs = inputs.size();
@@ -258,7 +261,7 @@ std::vector<int> PlanBuilder::Host(const std::string& name, const std::vector<in
     step.arguments.emplace_back(0, value);
   }
   step.name = name;
-  step.implementation = "host";
+  step.implementation = implementation;
   step.host = std::move(function);
   AddStep(std::move(step));
   return results;

@@ -21,6 +21,7 @@
 namespace pfb {
 
 class Plan;
+struct AxisWindows;
 struct WinogradShape;
 
 struct BuilderSettings {
@@ -64,7 +65,20 @@ struct RecurrenceSpec {
   int cell = -1;
   int directions = 1;
   int hidden_size = 0;
+  int lengths = -1;  // of the sequences: [batch], whole numbers
   bool final_states = false;
+};
+
+// The sum of rows of tables and of dense rows, normalised: the start of a transformer.
+struct EmbeddingNormSpec {
+  std::vector<int> ids;      // int64 or int32, all of one number of elements
+  std::vector<int> tables;   // [ids, width] each
+  std::vector<int> addends;  // [..., width], rows repeated as often as it takes
+  int scale = -1;
+  int shift = -1;
+  float epsilon = 0;
+  Dims out_shape;
+  bool keep_sum = false;  // whether the sum is wanted too
 };
 
 // Queries [begin, end) that look at keys [first_key, last_key) only.
@@ -136,13 +150,19 @@ class PlanBuilder {
   int Reduce(int source, const std::string& kind, std::vector<int> axes);
   int Concat(const std::vector<int>& sources, int axis);
   int Resize(int source, const std::string& kind, const Dims& out_shape);
+  // An image [N, C, H, W] by windows of rows and columns of its own; see windows.h.
+  int Windows(int source, const AxisWindows& vertical, const AxisWindows& horizontal, bool maximum);
   int Embedding(int ids, int table, long long padding_index);
+  // The normalised sum, then the sum where it is wanted.
+  std::vector<int> EmbeddingNorm(const EmbeddingNormSpec& spec);
   int Cast(int source, DType dtype);
 
   // `function` is called with the addresses of row-major inputs and returns addresses of row-major
-  // outputs of the given shapes, which stay valid until the run ends.
+  // outputs of the given shapes, which stay valid until the run ends.  `implementation`: what
+  // reports call it.
   std::vector<int> Host(const std::string& name, const std::vector<int>& inputs,
-                        const std::vector<std::pair<Dims, DType>>& outputs, HostFunction function);
+                        const std::vector<std::pair<Dims, DType>>& outputs, HostFunction function,
+                        const std::string& implementation);
 
   // -- second thoughts ---------------------------------------------------------------------------
   // Rollback(Checkpoint()) undoes everything that was added in between.

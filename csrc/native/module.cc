@@ -11,6 +11,7 @@
 #include "parallel.h"
 #include "plan.h"
 #include "tile_choices.h"
+#include "windows.h"
 
 namespace py = pybind11;
 
@@ -66,6 +67,13 @@ ConvolutionSpec Spec(int source, int weights, int bias, Dims strides, Dims dilat
           std::move(pad_end),
           groups,
           ReadPostOps(post_ops)};
+}
+
+using WindowTuple = std::tuple<std::vector<int>, std::vector<int>, std::vector<float>>;
+
+AxisWindows ReadWindows(const WindowTuple& windows) {
+  const auto& [first, source, weight] = windows;
+  return {first, source, weight};
 }
 
 void BindBuilder(py::module_& module) {
@@ -147,9 +155,10 @@ void BindBuilder(py::module_& module) {
            })
       .def("recurrence",
            [](PlanBuilder& self, const std::string& mode, int gates, int recurrence, int bias,
-              int hidden, int cell, int directions, int hidden_size, bool final_states) {
-             const RecurrenceSpec spec = {mode, gates,      recurrence,  bias,        hidden,
-                                          cell, directions, hidden_size, final_states};
+              int hidden, int cell, int directions, int hidden_size, int lengths,
+              bool final_states) {
+             const RecurrenceSpec spec = {mode, gates,      recurrence,  bias,    hidden,
+                                          cell, directions, hidden_size, lengths, final_states};
              const py::gil_scoped_release release;
              return self.Recurrence(spec);
            })
@@ -174,17 +183,35 @@ void BindBuilder(py::module_& module) {
       .def("reduce", &PlanBuilder::Reduce, Release())
       .def("concat", &PlanBuilder::Concat, Release())
       .def("resize", &PlanBuilder::Resize, Release())
+      .def("windows",
+           [](PlanBuilder& self, int source, const WindowTuple& vertical,
+              const WindowTuple& horizontal, bool maximum) {
+             const AxisWindows rows = ReadWindows(vertical), columns = ReadWindows(horizontal);
+             const py::gil_scoped_release release;
+             return self.Windows(source, rows, columns, maximum);
+           })
       .def("embedding", &PlanBuilder::Embedding, Release())
+      .def("embedding_norm",
+           [](PlanBuilder& self, std::vector<int> ids, std::vector<int> tables,
+              std::vector<int> addends, int scale, int shift, float epsilon, Dims out_shape,
+              bool keep_sum) {
+             const EmbeddingNormSpec spec = {
+                 std::move(ids), std::move(tables), std::move(addends),   scale,
+                 shift,          epsilon,           std::move(out_shape), keep_sum};
+             const py::gil_scoped_release release;
+             return self.EmbeddingNorm(spec);
+           })
       .def("cast", [](PlanBuilder& self, int source,
                       const std::string& dtype) { return self.Cast(source, ParseDType(dtype)); })
       .def("host",
            [](PlanBuilder& self, const std::string& name, const std::vector<int>& inputs,
-              const std::vector<std::pair<Dims, std::string>>& outputs, py::function function) {
+              const std::vector<std::pair<Dims, std::string>>& outputs, py::function function,
+              const std::string& implementation) {
              std::vector<std::pair<Dims, DType>> typed;
              for (const auto& [shape, dtype] : outputs) {
                typed.emplace_back(shape, ParseDType(dtype));
              }
-             return self.Host(name, inputs, typed, CallPython(std::move(function)));
+             return self.Host(name, inputs, typed, CallPython(std::move(function)), implementation);
            })
       .def("checkpoint",
            [](const PlanBuilder& self) {

@@ -113,6 +113,14 @@ struct Part {
   int block, block_end;
 };
 
+// The steps of one sequence; a number out of range is taken as the nearest in it.
+PFB_INLINE std::size_t LengthOf(const RecurrentShape& shape, const RecurrentArguments& a, int row) {
+  const std::int64_t length = a.lengths[row];
+  return length < 0             ? 0
+         : length > shape.steps ? static_cast<std::size_t>(shape.steps)
+                                : static_cast<std::size_t>(length);
+}
+
 template <Cell kCell>
 PFB_INLINE void StepPart(const RecurrentShape& shape, const RecurrentArguments& a, const Part& part,
                          int step) {
@@ -124,9 +132,19 @@ PFB_INLINE void StepPart(const RecurrentShape& shape, const RecurrentArguments& 
   const std::size_t direction = size(part.direction);
   const bool backward = part.direction == 1;
   const std::size_t now = size(backward ? shape.steps - 1 - step : step);
-  for (int row = part.row; row < part.row_end; row += kRows) {
-    const int count = std::min(kRows, part.row_end - row);
+  for (int row = part.row, count; row < part.row_end; row += count) {
+    // Sequences of their own length each begin and end for themselves.
+    count = a.lengths == nullptr ? std::min(kRows, part.row_end - row) : 1;
     const std::size_t r = size(row);
+    const std::size_t length = a.lengths == nullptr ? size(shape.steps) : LengthOf(shape, a, row);
+    if (now >= length) {
+      const std::size_t first = size(part.block) * kBlock;
+      const std::size_t last = std::min(size(part.block_end) * kBlock, hidden);
+      std::fill(a.result + ((now * batch + r) * directions + direction) * hidden + first,
+                a.result + ((now * batch + r) * directions + direction) * hidden + last, 0.0F);
+      continue;
+    }
+    const bool begins = backward ? now + 1 == length : now == 0;
     Rows rows;
     rows.gates_step = directions * gates;
     rows.result_step = directions * hidden;
@@ -134,7 +152,7 @@ PFB_INLINE void StepPart(const RecurrentShape& shape, const RecurrentArguments& 
     const auto sequence = [&](std::size_t time) {
       return (time * batch + r) * rows.result_step + direction * hidden;
     };
-    if (step == 0) {
+    if (begins) {
       const std::size_t initial = (direction * batch + r) * hidden;
       rows.hidden = a.hidden == nullptr ? nullptr : a.hidden + initial;
       rows.hidden_step = hidden;
@@ -195,15 +213,25 @@ void EndPart(const RecurrentShape& shape, const RecurrentArguments& a, const Par
     CopyCells(shape, part, a.work, a.final_cell, shape.padded(), shape.hidden);
   }
   if (a.final_hidden == nullptr) return;
-  const int last = part.direction == 1 ? 0 : shape.steps - 1;
+  const auto directions = static_cast<std::size_t>(shape.directions);
+  const auto batch = static_cast<std::size_t>(shape.batch);
+  const auto direction = static_cast<std::size_t>(part.direction);
   for (int row = part.row; row < part.row_end; ++row) {
-    const float* from =
-        a.result + (static_cast<std::size_t>(last * shape.batch + row) * shape.directions +
-                    static_cast<std::size_t>(part.direction)) *
-                       hidden;
-    std::copy_n(
-        from, hidden,
-        a.final_hidden + static_cast<std::size_t>(part.direction * shape.batch + row) * hidden);
+    const auto r = static_cast<std::size_t>(row);
+    const std::size_t length =
+        a.lengths == nullptr ? static_cast<std::size_t>(shape.steps) : LengthOf(shape, a, row);
+    const std::size_t state = (direction * batch + r) * hidden;
+    if (length == 0) {
+      if (a.hidden == nullptr) {
+        std::fill_n(a.final_hidden + state, hidden, 0.0F);
+      } else {
+        std::copy_n(a.hidden + state, hidden, a.final_hidden + state);
+      }
+      continue;
+    }
+    const std::size_t last = part.direction == 1 ? 0 : length - 1;
+    std::copy_n(a.result + ((last * batch + r) * directions + direction) * hidden, hidden,
+                a.final_hidden + state);
   }
 }
 

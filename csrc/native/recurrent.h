@@ -5,11 +5,15 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace pfb {
 
 enum class Cell { kLstm, kGru };
 
+// A sequence shorter than the others leaves its states alone and its result zero where it has no
+// steps; backwards it begins at its own end.
+//
 // Sequences and directions are independent and go to different threads; a single one is shared by
 // units, its threads meeting after every step.
 struct RecurrentShape {
@@ -33,15 +37,16 @@ struct RecurrentShape {
 };
 
 struct RecurrentArguments {
-  const float* gates;       // [steps, batch, directions, gates, padded]: x W + b
-  const float* recurrence;  // [directions, blocks, hidden, gates, Block()]
-  const float* bias;        // of GRU: [directions, padded], added to h R_n
-  const float* hidden;      // [directions, batch, hidden], or none: zeros
-  const float* cell;        // as `hidden`, of LSTM
-  float* result;            // [steps, batch, directions, hidden]
-  float* final_hidden;      // [directions, batch, hidden], or none
-  float* final_cell;        // as `final_hidden`, of LSTM
-  float* work;              // [directions, batch, padded], of LSTM: the cell states
+  const float* gates;           // [steps, batch, directions, gates, padded]: x W + b
+  const float* recurrence;      // [directions, blocks, hidden, gates, Block()]
+  const float* bias;            // of GRU: [directions, padded], added to h R_n
+  const float* hidden;          // [directions, batch, hidden], or none: zeros
+  const float* cell;            // as `hidden`, of LSTM
+  float* result;                // [steps, batch, directions, hidden]
+  float* final_hidden;          // [directions, batch, hidden], or none
+  float* final_cell;            // as `final_hidden`, of LSTM
+  const std::int64_t* lengths;  // [batch], or none: all steps are real
+  float* work;                  // [directions, batch, padded], of LSTM: the cell states
 };
 
 // Whether this processor has the vector instructions that the loops are written for.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "step.h"
 
@@ -10,6 +11,20 @@ namespace pfb {
 // y = x / sqrt(mean(x^2) + epsilon) [* scale], per row.  Arguments: source, result, scale where
 // `scaled`.
 Kernel RmsNormKernel(std::size_t rows, std::size_t columns, float epsilon, bool scaled);
+
+// Layer norm of sums of rows: of tables, by number, and dense ones.
+struct EmbeddingNormShape {
+  std::size_t rows, columns;
+  std::vector<bool> wide;               // per table: ids are int64, else int32
+  std::vector<std::size_t> table_rows;  // per table
+  std::vector<std::size_t> dense_rows;  // per dense operand: row i is added to i, i + rows, ...
+  float epsilon;
+  bool scaled, shifted, keeps_sum;
+};
+
+// Arguments: result, (ids, table) per table, dense operands, then scale, shift, the sum where there
+// are any.  Throws std::out_of_range for an id that a table does not have.
+Kernel EmbeddingNormKernel(EmbeddingNormShape shape);
 
 // Group norm; with as many groups as channels it is instance norm.
 struct GroupNormShape {

@@ -7,11 +7,6 @@
 #include "plan.h"
 
 namespace pfb {
-namespace {
-
-constexpr std::size_t kMaxKernelArguments = 16;
-
-}  // namespace
 
 Session::Session(const PlanData& plan)
     : plan_(plan),

@@ -20,6 +20,7 @@ using HostFunction = std::function<void(const HostCall&)>;
 
 // A loop of our own.  pointers[i] is the first element of argument i.
 using Kernel = std::function<void(void* const* pointers)>;
+constexpr std::size_t kMaxKernelArguments = 16;
 
 struct Step {
   // Which value is passed as which DNNL_ARG; kernels and host calls ignore the key.

@@ -103,6 +103,17 @@ FUSED_OPS: dict[str, OpSpec] = {
         "Transposed convolution of x [N, C, H, W] with w [C, O/groups, kh, kw], plus b [O].  "
         "H_out = (H - 1) * stride + (kh - 1) * dilation + 1 - top - bottom.",
     ),
+    "fused_conv3d_transpose": OpSpec(
+        ("x", "w", "b?", "*"),
+        {
+            "strides": "[d, h, w]",
+            "paddings": "[front, back, top, bottom, left, right], as fused_conv2d_transpose",
+            "dilations": "[d, h, w]",
+            "groups": "int",
+            "post_ops": _POST_OPS,
+        },
+        "As fused_conv2d_transpose, of x [N, C, D, H, W] with w [C, O/groups, kd, kh, kw].",
+    ),
     "linear": OpSpec(
         ("x", "w", "b?", "*"),
         {"post_ops": _POST_OPS},
@@ -134,6 +145,12 @@ FUSED_OPS: dict[str, OpSpec] = {
         "s = x + y (broadcasting); outputs: (layer_norm(s), s); scale and bias are flat, of the "
         "size of the normalised dimensions.",
     ),
+    "embedding_layer_norm": OpSpec(
+        ("ids, table ...", "addend ...", "scale?", "bias?"),
+        {"epsilon": "float", "tables": "how many pairs of ids and table come first"},
+        "s = the sum of table[ids] over all pairs, plus the addends, whose rows are repeated over "
+        "leading dimensions; outputs: (layer_norm(s) over the last dimension, s).",
+    ),
     "fused_rms_norm": OpSpec(
         ("x", "scale?"),
         {"epsilon": "float"},
@@ -147,12 +164,19 @@ FUSED_OPS: dict[str, OpSpec] = {
     ),
     "recurrent": OpSpec(
         ("x", "w", "r", "b", "h0?", "c0?"),
-        {"mode": "'LSTM', 'GRU', 'RNN_TANH' or 'RNN_RELU'", "directions": "1, or 2: both ways"},
+        {
+            "mode": "'LSTM', 'GRU', 'RNN_TANH' or 'RNN_RELU'",
+            "directions": "1, or 2: both ways",
+            "lengths": "optional, of LSTM and GRU: the index in inputs of the lengths [N], int32 "
+            "or int64, of the sequences",
+        },
         "One recurrent layer over x [T, N, I]: outputs y [T, N, D*H], the final h [D, N, H] and, "
         "for LSTM, c [D, N, H].  w [D, I, G, H] and r [D, H, G, H] are constants, gates in the "
         "order i, f, g, o (LSTM) or z, r, n (GRU); b is [D, G, H], for GRU [D, 4, H]: the fourth "
         "is added to h R_n before the reset gate is applied.  Without h0 (and c0): zeros.  The "
-        "second direction reads x from the end; its part of y stands at the steps that it read.",
+        "second direction reads x from the end; its part of y stands at the steps that it read.  "
+        "Behind the end of a sequence y is zero and the states stay; the second direction begins "
+        "at that end.",
     ),
     "fused_pool2d": OpSpec(
         ("x",),
@@ -195,6 +219,7 @@ TAKES_POST_OPS = (
     "fused_conv2d",
     "fused_conv3d",
     "fused_conv2d_transpose",
+    "fused_conv3d_transpose",
     "linear",
     "fused_matmul",
     "fused_elementwise",

@@ -238,13 +238,15 @@ def _convolution(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
     return [apply_post_ops(y, node, tensors)]
 
 
-def _conv2d_transpose(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+def _transposed_convolution(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
     x, w, b = tensors[:3]
     a = node.attrs
-    y = F.conv2d_transpose(x, w, None, a["strides"], 0, groups=a["groups"], dilation=a["dilations"])
+    axes = len(a["strides"])
+    convolve = F.conv3d_transpose if axes == 3 else F.conv2d_transpose
+    y = convolve(x, w, None, a["strides"], 0, groups=a["groups"], dilation=a["dilations"])
     y = _pad(y, [-side for side in a["paddings"]], 0.0)
     if b is not None:
-        y = y + b.reshape([1, -1, 1, 1])
+        y = y + b.reshape([1, -1, *[1] * axes])
     return [apply_post_ops(y, node, tensors)]
 
 
@@ -308,6 +310,16 @@ def _add_layer_norm(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None
     return [F.layer_norm(total, shape, scale, bias, node.attrs["epsilon"]), total]
 
 
+def _embedding_layer_norm(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+    count = 2 * node.attrs["tables"]
+    lookups, addends = tensors[:count], tensors[count:-2]
+    total = sum(F.embedding(ids, table) for ids, table in zip(lookups[::2], lookups[1::2]))
+    for addend in addends:
+        total = total + addend
+    scale, bias = tensors[-2:]
+    return [F.layer_norm(total, total.shape[-1:], scale, bias, node.attrs["epsilon"]), total]
+
+
 def _rms_norm(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
     x, scale = tensors[:2]
     y = x * paddle.rsqrt((x * x).mean(-1, keepdim=True) + node.attrs["epsilon"])
@@ -343,13 +355,15 @@ _SPECIAL: dict[str, Any] = {
     "while": _while,
     "fused_conv2d": _convolution,
     "fused_conv3d": _convolution,
-    "fused_conv2d_transpose": _conv2d_transpose,
+    "fused_conv2d_transpose": _transposed_convolution,
+    "fused_conv3d_transpose": _transposed_convolution,
     "fused_pool2d": _pool,
     "fused_pool3d": _pool,
     "linear": _linear,
     "fused_matmul": _matmul,
     "attention": _attention,
     "add_layer_norm": _add_layer_norm,
+    "embedding_layer_norm": _embedding_layer_norm,
     "fused_rms_norm": _rms_norm,
     "recurrent": recurrent,
     "squeeze_excitation": _squeeze_excitation,

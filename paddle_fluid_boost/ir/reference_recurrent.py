@@ -16,7 +16,9 @@ Tensor = Any
 def recurrent(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
     """The sequence, then the final states."""
     x, w, r, b = tensors[:4]
-    states = list(tensors[4:])
+    at = node.attrs.get("lengths")
+    lengths = None if at is None else tensors[at]
+    states = list(tensors[4:at])
     steps, batch = x.shape[:2]
     sequences, finals = [], []
     for d in range(node.attrs["directions"]):
@@ -24,8 +26,14 @@ def recurrent(node: Node, tensors: Sequence[Tensor]) -> list[Tensor | None]:
         state = [zeros if s is None else s[d] for s in states]
         ys: list[Tensor] = []
         for step in range(steps) if d == 0 else reversed(range(steps)):
-            state = _CELLS[node.attrs["mode"]](x[step], w[d], r[d], b[d], *state)
-            ys.append(state[0])
+            made = _CELLS[node.attrs["mode"]](x[step], w[d], r[d], b[d], *state)
+            if lengths is None:
+                state = made
+                ys.append(state[0])
+            else:
+                inside = (lengths > step).unsqueeze(1)
+                state = [paddle.where(inside, new, old) for new, old in zip(made, state)]
+                ys.append(paddle.where(inside, state[0], zeros))
         sequences.append(paddle.stack(ys if d == 0 else ys[::-1]))
         finals.append(state)
     return [paddle.concat(sequences, -1), *(paddle.stack(kind) for kind in zip(*finals))]

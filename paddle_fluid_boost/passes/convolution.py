@@ -1,9 +1,9 @@
 """Convolutions in one form, with all padding resolved.
 
 ``conv2d``, ``depthwise_conv2d`` and their transposes become ``fused_conv2d`` and
-``fused_conv2d_transpose`` with four explicit paddings, ``conv3d`` becomes ``fused_conv3d`` with
-six: ``SAME`` pads so that the output has ceil(in / stride) rows, the extra one at the bottom, and
-ignores dilation, as Paddle does.
+``fused_conv2d_transpose`` with four explicit paddings, ``conv3d`` and its transpose become
+``fused_conv3d`` and ``fused_conv3d_transpose`` with six: ``SAME`` pads so that the output has
+ceil(in / stride) rows, the extra one at the bottom, and ignores dilation, as Paddle does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..ir.pattern import Match, op, value
 from .base import PatternPass, is_float, is_static, replace
 
 _CONVOLUTIONS = "conv2d|depthwise_conv2d|conv3d"
-_TRANSPOSED = "conv2d_transpose|depthwise_conv2d_transpose"
+_TRANSPOSED = "conv2d_transpose|depthwise_conv2d_transpose|conv3d_transpose"
 
 
 def resolve_paddings(
@@ -96,8 +96,8 @@ class LowerConvolution(PatternPass):
 
 
 def _fused_name(node: Node) -> str:
-    if node.op == "conv3d":
-        return "fused_conv3d"
+    if node.op.startswith("conv3d"):
+        return f"fused_{node.op}"
     return "fused_conv2d_transpose" if "transpose" in node.op else "fused_conv2d"
 
 
@@ -111,7 +111,7 @@ def _transposed_paddings(
 ) -> list[int]:
     """Bottom and right follow from the output shape, which holds output_padding already."""
     sides: list[int] = []
-    for axis in (0, 1):
+    for axis in range(len(strides)):
         full = (x.shape[2 + axis] - 1) * strides[axis]
         full += (w.shape[2 + axis] - 1) * dilations[axis] + 1
         begin = paddings[2 * axis]

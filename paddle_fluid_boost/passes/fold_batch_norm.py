@@ -18,7 +18,7 @@ from . import batch_norm
 from .base import PatternPass, replace
 
 _PRODUCER = op(
-    "fused_conv2d|fused_conv3d|fused_conv2d_transpose|linear",
+    "fused_conv2d|fused_conv3d|fused_conv2d_transpose|fused_conv3d_transpose|linear",
     value("x"),
     constant("w"),
     optional("b"),

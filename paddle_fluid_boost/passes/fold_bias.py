@@ -18,7 +18,7 @@ from ..ir.pattern import Match, constant, op, optional, value
 from .base import PatternPass, per_channel, replace
 
 _PRODUCER = op(
-    "fused_conv2d|fused_conv3d|fused_conv2d_transpose|linear",
+    "fused_conv2d|fused_conv3d|fused_conv2d_transpose|fused_conv3d_transpose|linear",
     value("x"),
     constant("w"),
     optional("b"),

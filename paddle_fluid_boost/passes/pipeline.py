@@ -21,6 +21,7 @@ from .constant_folding import FoldConstants
 from .convolution import LowerConvolution
 from .dead_code import EliminateDeadCode
 from .elementwise import LowerElementwise
+from .embedding_layer_norm import FuseEmbeddingLayerNorm
 from .fold_batch_norm import FoldBatchNorm
 from .fold_batch_norm_forward import FoldBatchNormForward
 from .fold_bias import FoldBias, FoldScale
@@ -75,6 +76,7 @@ PASSES: tuple[Pass, ...] = (
     LowerElementwise(),
     MoveBeforeConcat(),
     FusePostOps(),
+    FuseEmbeddingLayerNorm(),
     FuseAddLayerNorm(),
     FuseSqueezeExcitation(),
     # what the above left behind

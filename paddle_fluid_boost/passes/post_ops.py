@@ -20,7 +20,7 @@ from ..ir.pattern import Match, op, value
 from .base import PatternPass, PostOp, replace
 
 _PRODUCTS = op(
-    "fused_conv2d|fused_conv3d|fused_conv2d_transpose|linear|fused_matmul",
+    "fused_conv2d|fused_conv3d|fused_conv2d_transpose|fused_conv3d_transpose|linear|fused_matmul",
     value("z"),
     name="producer",
 )

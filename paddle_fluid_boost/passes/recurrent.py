@@ -8,13 +8,14 @@ matrices first.  Here a layer has its directions stacked and its matrices transp
     GRU       gates z, r, n       n = tanh(x W_n + b1_n + r * (h R_n + b2_n)): four bias vectors
     tanh, relu                    x W + h R + (b1 + b2)
 
-Initial states of zeros, which Paddle makes for a user who gives none, become no state at all.
+Lengths per sequence, which only LSTM and GRU take here, go to every layer.  Initial states of
+zeros, which Paddle makes for a user who gives none, become no state at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -33,14 +34,17 @@ class LowerRecurrent(PatternPass):
     patterns: ClassVar = (op("rnn|rnn_", value("x")),)
 
     def check(self, graph: Graph, match: Match) -> str | None:
-        """Refuses lengths per sequence, dropout between layers, weights that are not constants."""
+        """Refuses dropout between layers in training, weights that are not constants, odd cells."""
         node, x = match.root, match["x"]
         if node.attrs["mode"] not in _GATES:
             return f"a cell of the kind {node.attrs['mode']}"
         if x.dtype != "float32" or not is_static(x) or 0 in x.shape:
             return f"rnn on {x!r}"
-        if node.input("sequence_length") is not None:
-            return "every sequence has a length of its own"
+        lengths = node.input("sequence_length")
+        if lengths is not None and node.attrs["mode"] not in ("LSTM", "GRU"):
+            return "a simple cell, and every sequence has a length of its own"
+        if lengths is not None and lengths.dtype not in ("int32", "int64"):
+            return f"lengths of sequences as {lengths.dtype}"
         if (
             not node.attrs["is_test"]
             and node.attrs["dropout_prob"]
@@ -141,7 +145,7 @@ def _layer(
     weights = [w for w in _group(node, "weight_list") if isinstance(w, Constant)]
     matrices, biases = weights[: len(weights) // 2], weights[len(weights) // 2 :]
     cells = range(layer * directions, (layer + 1) * directions)
-    inputs = [
+    inputs: list[Value | None] = [
         x,
         _matrix(graph, [matrices[2 * cell] for cell in cells], mode, hidden),
         _matrix(graph, [matrices[2 * cell + 1] for cell in cells], mode, hidden),
@@ -151,7 +155,11 @@ def _layer(
     steps, batch = x.shape[:2]
     shapes = [(steps, batch, directions * hidden), *[(directions, batch, hidden) for _ in states]]
     made = [graph.new_value(shape, x.dtype) for shape in shapes]
-    attrs = {"mode": mode, "directions": directions}
+    attrs: dict[str, Any] = {"mode": mode, "directions": directions}
+    lengths = node.input("sequence_length")
+    if lengths is not None:
+        attrs["lengths"] = len(inputs)
+        inputs.append(lengths)
     return graph.insert_before(node, Node("recurrent", inputs, attrs, made)).outputs
 
 

@@ -105,6 +105,46 @@ def _recurrent(
     return make
 
 
+def _with_lengths(kind: str, *, batch: int, **settings: Any) -> Callable[[], tuple[Any, ...]]:
+    """A recurrent layer over sequences of lengths of their own, the whole one among them."""
+
+    def make() -> tuple[Any, ...]:
+        lengths = np.random.RandomState(1).randint(1, 8, batch)
+        lengths[-1] = 7
+        hidden, states = settings.pop("hidden", 16), settings.pop("states", 0)
+        net = getattr(paddle.nn, kind)(12, hidden, **settings)
+        net.eval()
+        depth = settings.get("num_layers", 1) * (2 if "direction" in settings else 1)
+        given = [R([depth, batch, hidden]) for _ in range(states)]
+
+        def call(x: Any, n: Any, *initial: Any) -> list[Any]:
+            start = None if not initial else initial if kind == "LSTM" else initial[0]
+            return paddle.utils.flatten(net(x, start, n))
+
+        return call, R([batch, 7, 12]), paddle.to_tensor(lengths), *given
+
+    return make
+
+
+def _resized(mode: str, corners: bool, sized: bool) -> Callable[[], tuple[Any, ...]]:
+    rank = {"linear": 1, "trilinear": 3}.get(mode, 2)
+    layout = {1: "NCW", 2: "NCHW", 3: "NCDHW"}[rank]
+    how = {"size": [11, 4, 9][:rank]} if sized else {"scale_factor": [1.7, 2.0, 0.6][:rank]}
+    settings = {**how, "mode": mode, "align_corners": corners, "data_format": layout}
+    shape = [2, 8, 7, 5, 6][: 2 + rank]
+    return lambda: (lambda x: F.interpolate(x, **settings), R(shape))
+
+
+def _embedded(function: Callable[[Any], Any]) -> tuple[Any, ...]:
+    words, kinds, places = R([30, 24]), R([2, 24]), R([1, 5, 24])
+    ids, types = paddle.randint(0, 30, [3, 5]), paddle.randint(0, 2, [3, 5], "int32")
+    return (
+        lambda i, j: function(F.embedding(i, words) + places + F.embedding(j, kinds)),
+        ids,
+        types,
+    )
+
+
 def _squeeze(channels: int, squeezed: int, side: int) -> Callable[[], tuple[Any, ...]]:
     """Squeeze-and-excitation after a convolution, and on the input as it is."""
 
@@ -158,6 +198,19 @@ NATIVE: dict[str, Callable[[], tuple[Any, ...]]] = {
         [16, 3, 2, 2],
         [12],
     ),
+    "conv 3d transpose": _with_weights(
+        lambda x, w, b: F.relu(
+            F.conv3d_transpose(x, w, b, stride=2, padding=1, output_padding=[1, 0, 1])
+        ),
+        [2, 8, 3, 4, 5],
+        [8, 6, 3, 3, 3],
+        [6],
+    ),
+    "conv 3d transpose grouped": _with_weights(
+        lambda x, w: F.conv3d_transpose(x, w, stride=[1, 2, 1], groups=4),
+        [1, 8, 3, 4, 5],
+        [8, 3, 2, 2, 2],
+    ),
     "conv of an image": _with_weights(
         lambda x, w: F.relu(F.conv2d(x, w, stride=2)), [2, 3, 33, 29], [16, 3, 3, 3]
     ),
@@ -186,6 +239,15 @@ NATIVE: dict[str, Callable[[], tuple[Any, ...]]] = {
     "avg pool inclusive": _unary(lambda x: F.avg_pool2d(x, 3, 2, 1, exclusive=False)),
     "global pool": _unary(lambda x: F.adaptive_avg_pool2d(x, 1)),
     "adaptive pool dividing": _unary(lambda x: F.adaptive_avg_pool2d(x, [3, 2]), (2, 8, 9, 8)),
+    "adaptive pool uneven": _unary(lambda x: F.adaptive_avg_pool2d(F.relu(x), 3)),
+    "adaptive pool of a convolution": _with_weights(
+        lambda x, w: F.adaptive_avg_pool2d(F.relu(F.conv2d(x, w)), [3, 2]),
+        [2, 16, 9, 10],
+        [24, 16, 3, 3],
+    ),
+    "adaptive pool larger than the image": _unary(lambda x: F.adaptive_avg_pool2d(x, [8, 9])),
+    "adaptive max pool": _unary(lambda x: F.adaptive_max_pool2d(x, [3, 4])),
+    "adaptive pool 3d": _unary(lambda x: F.adaptive_avg_pool3d(x, [2, 3, 4]), (2, 8, 3, 5, 6)),
     "linear": _with_weights(F.linear, [4, 10, 16], [16, 24], [24]),
     "linear gelu residual": _with_weights(
         lambda x, w, b: F.gelu(F.linear(x, w, b)) + x, [4, 10, 16], [16, 16], [16]
@@ -309,6 +371,32 @@ NATIVE: dict[str, Callable[[], tuple[Any, ...]]] = {
     "sum max min": _unary(lambda x: [x.sum(1), x.max(-1), x.min([0, 2])]),
     "nearest": _unary(lambda x: F.interpolate(x, scale_factor=2, mode="nearest")),
     "bilinear": _unary(lambda x: F.interpolate(x, size=[10, 14], mode="bilinear")),
+    **{
+        f"{mode}{' corners' if corners else ''}{' to a size' if sized else ''}": _resized(
+            mode, corners, sized
+        )
+        for mode in ("bilinear", "bicubic", "linear", "trilinear")
+        for corners in (False, True)
+        for sized in (False, True)
+    },
+    "nearest to a size": _resized("nearest", False, True),
+    "nearest 3d": _unary(
+        lambda x: F.interpolate(x, size=[5, 7, 8], data_format="NCDHW"), (2, 4, 3, 5, 6)
+    ),
+    "bilinear mode 1": _unary(
+        lambda x: F.interpolate(x, size=[9, 4], mode="bilinear", align_mode=1)
+    ),
+    "bilinear of a convolution": _with_weights(
+        lambda x, w: F.relu(
+            F.interpolate(F.conv2d(x, w), size=[13, 16], mode="bilinear", align_corners=True)
+        ),
+        [2, 16, 9, 9],
+        [24, 16, 3, 3],
+    ),
+    "embeddings and layer norm": lambda: _embedded(lambda s: F.layer_norm(s, 24)),
+    "embeddings and layer norm and their sum": lambda: _embedded(
+        lambda s: F.layer_norm(s, 24) * 2 + s
+    ),
     "squeeze excitation": _squeeze(16, 4, 9),
     "squeeze excitation odd sizes": _squeeze(72, 20, 7),
     "squeeze excitation few pixels": _squeeze(40, 24, 3),
@@ -334,6 +422,11 @@ NATIVE: dict[str, Callable[[], tuple[Any, ...]]] = {
     "gru odd sizes": _recurrent("GRU", batch=4, hidden=67, direction="bidirect", states=1),
     "lstm long state": _recurrent("LSTM", batch=1, hidden=200, states=2),
     "gru long state": _recurrent("GRU", batch=1, hidden=260, states=1),
+    "lstm lengths": _with_lengths("LSTM", batch=3, num_layers=2),
+    "lstm lengths both ways": _with_lengths("LSTM", batch=5, hidden=37, direction="bidirect"),
+    "lstm lengths and states": _with_lengths("LSTM", batch=4, direction="bidirect", states=2),
+    "gru lengths": _with_lengths("GRU", batch=20, direction="bidirect", num_layers=2),
+    "gru length of one": _with_lengths("GRU", batch=1, hidden=260, states=1),
     "lstm last step": lambda: (
         (lambda net: lambda x: net(x)[0][:, -1])(paddle.nn.LSTM(12, 16, 2)),
         R([1, 9, 12]),
@@ -415,9 +508,11 @@ HOST: dict[str, Callable[[], tuple[Any, ...]]] = {
     "double": _unary(lambda x: x.astype("float64") * 2),
     "bfloat16": _unary(lambda x: (x.astype("bfloat16") * 2).astype("float32")),
     "host result is a view of the arena": _unary(lambda x: paddle.flip(x * 2, [0]) * (x * 2)),
-    "adaptive pool uneven": _unary(lambda x: F.adaptive_avg_pool2d(F.relu(x), 3)),
-    "bilinear corners": _unary(
-        lambda x: F.interpolate(x, size=[10, 14], mode="bilinear", align_corners=True)
+    "bilinear channels last": _unary(
+        lambda x: F.interpolate(x, size=[10, 14], mode="bilinear", data_format="NHWC")
+    ),
+    "maxima and their positions": _unary(
+        lambda x: list(F.adaptive_max_pool2d(x, [3, 4], return_mask=True))
     ),
 }
 

@@ -22,6 +22,7 @@ from . import (
     rules_logic,  # noqa: F401
     rules_paddle,  # noqa: F401
     rules_recurrent,  # noqa: F401
+    rules_resample,  # noqa: F401
     rules_shape,  # noqa: F401
     runtime,
     tiles,
@@ -102,7 +103,7 @@ def _notes(built: BuiltPlan, native: Any, threads: int, layout: str) -> list[str
     notes = [
         f"oneDNN {'.'.join(map(str, native.onednn_version()))}, {native.openmp_runtime()}, "
         f"{threads} threads, layout {layout}",
-        f"{lowering.native_count} ops native, {len(lowering.host_steps)} host steps",
+        f"{lowering.native_count} ops native, {len(lowering.host_ops())} host steps",
         f"arena {placement.size} bytes, lower bound {placement.lower_bound} "
         f"({placement.ratio:.3f}x, by {placement.strategy})",
     ]
@@ -138,7 +139,7 @@ class NativeExecutable:
         self._flops = flops_by_op(graph)
         self.placement = built[0].placement
         self.notes = notes
-        self.host_ops = sorted(step.node.op for step in built[0].lowering.host_steps)
+        self.host_ops = built[0].lowering.host_ops()
         # Neither arenas, which all plans share, nor packed weights, which those of a layer share.
         self.nbytes = sum(len(plan.steps) for plan in plans) * _STEP_BYTES
 

@@ -22,6 +22,7 @@ from ...errors import EngineError
 from ...ir.graph import Constant, Graph, Node, Value
 from ...ir.ops import BINARY_POST_OPS
 from ...ir.rule_table import entering
+from .control import CONTROL_FLOW, BodyPlan, ControlStep, has_fixed_types
 from .host import HostStep
 
 #: (kind, alpha, beta, value) as the builder reads it.
@@ -65,15 +66,22 @@ lowers = entering(RULES)
 
 
 class Lowering:
-    """One walk over one graph.  ``builder`` is the extension's PlanBuilder.
+    """One walk over one graph.
 
-    nodes: instead of the graph's, where some of them were replaced.
-    native, host: number of nodes that became steps of their own, and why the others did not.
+    builder: the extension's PlanBuilder.  plan_body: makes the plan of a body of control flow, or
+    raises EngineError.  nodes: instead of the graph's, where some of them were replaced.
     """
 
-    def __init__(self, graph: Graph, builder: Any, nodes: Sequence[Node] | None = None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        builder: Any,
+        plan_body: Callable[[Graph], BodyPlan],
+        nodes: Sequence[Node] | None = None,
+    ) -> None:
         self.graph = graph
         self.builder = builder
+        self.plan_body = plan_body
         self.nodes = graph.nodes if nodes is None else nodes
         #: The steps [first, end) that each node has become.
         self.spans: dict[Node, tuple[int, int]] = {}
@@ -103,6 +111,9 @@ class Lowering:
             self.builder.output(self.id(value))
 
     def _lower(self, node: Node) -> None:
+        if node.op in CONTROL_FLOW:
+            self._control_flow(node)
+            return
         rule = RULES.get(node.op)
         mark, known = self.builder.checkpoint(), set(self._ids)
         try:
@@ -122,17 +133,48 @@ class Lowering:
             if result is not None:
                 self._ids[value] = self.builder.reshape(result, shape_of(value))
 
+    def _control_flow(self, node: Node) -> None:
+        used = [i for i, v in enumerate(node.outputs) if self.is_used(v)]
+        try:
+            if not has_fixed_types(node):
+                raise EngineError("the bodies differ in shapes or types")
+            bodies = [self.plan_body(region) for region in node.regions]
+        except EngineError as reason:
+            self.host_reasons[node.op] = str(reason)
+            self._host(node)
+            return
+        self.native_count += 1
+        self.host_reasons.update(
+            (op, why) for body in bodies for op, why in body.host_reasons.items()
+        )
+        self._call_step(ControlStep(node, used, bodies), "plans")
+
     def _host(self, node: Node) -> None:
-        step = HostStep(node, [i for i, v in enumerate(node.outputs) if self.is_used(v)])
+        used = [i for i, v in enumerate(node.outputs) if self.is_used(v)]
+        self._call_step(HostStep(node, used), "host")
+
+    def _call_step(self, step: HostStep, implementation: str) -> None:
+        """A step that the plan calls back for."""
+        node = step.node
         inputs = [
             self.id(value)
             for value in node.inputs
             if value is not None and not isinstance(value, Constant)
         ]
         outputs = [(shape_of(value), value.dtype) for value in step.outputs]
-        made = self.builder.host(node.op, inputs, outputs, step)
+        made = self.builder.host(node.op, inputs, outputs, step, implementation)
         self._ids.update(zip(step.outputs, made))
         self.host_steps.append(step)
+
+    def host_ops(self) -> list[str]:
+        """The op of every step that a kernel of Paddle's runs, those in bodies included."""
+        found = []
+        for step in self.host_steps:
+            if isinstance(step, ControlStep):
+                found += [op for body in step.bodies for op in body.host_ops]
+            else:
+                found.append(step.node.op)
+        return sorted(found)
 
     # -- what rules ask for -----------------------------------------------------------------------
 

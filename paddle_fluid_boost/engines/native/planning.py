@@ -13,6 +13,7 @@ from ...hardware.advice import cpu_advice
 from ...ir.graph import Graph, Node, numpy_dtype
 from ...memory import planner
 from . import bands, runtime
+from .control import BodyPlan
 from .lowering import Lowering, shape_of
 
 #: Bytes of an arena above which tensors are kept from ever being whole, and what is left of it at
@@ -38,11 +39,14 @@ class BuiltPlan:
 def plan_graph(graph: Graph, native: Any, threads: int, layout: str, algorithm: str) -> BuiltPlan:
     """Builds a plan.  Raises EngineError with the extension's message where there is none."""
 
+    def plan_body(body: Graph) -> BodyPlan:
+        return BodyPlan(body, plan_graph(body, native, threads, layout, algorithm))
+
     def draw(nodes: Sequence[Node]) -> _Draft:
         builder = native.PlanBuilder(
             threads=threads, channels_last=layout == "nhwc", algorithm=algorithm
         )
-        return _draft(Lowering(graph, builder, nodes))
+        return _draft(Lowering(graph, builder, plan_body, nodes))
 
     with runtime.threads(threads):
         try:

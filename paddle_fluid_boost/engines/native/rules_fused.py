@@ -36,10 +36,9 @@ def _convolution(low: Lowering, node: Node, source: int, paddings: list[int]) ->
     )
 
 
-@lowers("fused_conv2d_transpose")
-def conv2d_transpose(low: Lowering, node: Node) -> int:
+@lowers("fused_conv2d_transpose", "fused_conv3d_transpose")
+def transposed_convolution(low: Lowering, node: Node) -> int:
     x, w, b = node.inputs[:3]
-    top, _, left, _ = node.attrs["paddings"]
     return int(
         low.builder.deconvolution(
             low.float(x),
@@ -47,7 +46,7 @@ def conv2d_transpose(low: Lowering, node: Node) -> int:
             low.optional(b),
             node.attrs["strides"],
             node.attrs["dilations"],
-            [top, left],
+            node.attrs["paddings"][::2],
             node.attrs["groups"],
             low.post_ops(node, node.output.shape),
             shape_of(node.output),

@@ -1,4 +1,4 @@
-"""Rules for Paddle's own ops that compute: normalisation, reduction, resampling, lookup."""
+"""Rules for Paddle's own ops that compute: normalisation, reduction, lookup."""
 
 from __future__ import annotations
 
@@ -109,44 +109,29 @@ def reduce(low: Lowering, node: Node) -> int:
     return int(low.builder.reduce(made, node.op, axes))
 
 
-@lowers("nearest_interp", "bilinear_interp")
-def resize(low: Lowering, node: Node) -> int:
-    x = node.inputs[0]
-    made = low.float(x)
-    assert x is not None
-    attrs = node.attrs
-    if attrs.get("data_format", attrs.get("data_layout", "NCHW")) != "NCHW" or len(x.shape) != 4:
-        raise NotNative("only NCHW")
-    if attrs["align_corners"]:
-        raise NotNative("align_corners")
-    shape = shape_of(node.output)
-    ratios = [out / side for out, side in zip(shape[2:], x.shape[2:])]
-    if node.op == "nearest_interp":
-        # oneDNN rounds the source position, Paddle cuts it off: equal only when each source pixel
-        # is repeated a whole number of times.
-        if any(ratio != int(ratio) for ratio in ratios):
-            raise NotNative("nearest with a fractional factor")
-        return int(low.builder.resize(made, "nearest", shape))
-    if attrs["align_mode"] != 0:
-        raise NotNative("align_mode 1")
-    if _given_scale(node) not in ([], ratios):
-        raise NotNative("a scale that does not divide evenly")
-    return int(low.builder.resize(made, "linear", shape))
-
-
-def _given_scale(node: Node) -> list[float]:
-    """The scale Paddle computes positions with, where it is not output size over input size."""
-    scale = node.attrs.get("scale") or []
-    scale = [float(s) for s in (scale if isinstance(scale, list) else [scale])]
-    return scale * 2 if len(scale) == 1 else scale
-
-
 @lowers("embedding")
 def embedding(low: Lowering, node: Node) -> int:
     ids, table = node.inputs[:2]
     assert table is not None
     padding = int(node.attrs.get("padding_idx", -1))
     return int(low.builder.embedding(low.id(ids), low.table(table), padding))
+
+
+@lowers("embedding_layer_norm")
+def embedding_layer_norm(low: Lowering, node: Node) -> list[int | None]:
+    count = 2 * node.attrs["tables"]
+    lookups, addends = node.inputs[:count], node.inputs[count:-2]
+    made = low.builder.embedding_norm(
+        [low.id(ids) for ids in lookups[::2]],
+        [low.table(table) for table in lookups[1::2]],
+        [low.float(addend) for addend in addends],
+        low.optional(node.inputs[-2]),
+        low.optional(node.inputs[-1]),
+        node.attrs["epsilon"],
+        shape_of(node.output),
+        low.is_used(node.outputs[1]),
+    )
+    return [*made, *[None] * (2 - len(made))]
 
 
 @lowers("cast")

@@ -1,4 +1,7 @@
-"""The rule for recurrent layers: our own loop for few sequences, oneDNN's primitive for many."""
+"""The rule for recurrent layers.
+
+Our own loop for few sequences and for those of lengths of their own, oneDNN's primitive for many.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ _FEW = {"LSTM": 8, "GRU": 16}
 @lowers("recurrent")
 def recurrent(low: Lowering, node: Node) -> list[int | None]:
     """Final states are made only where something reads them."""
-    x, w, r, b, *states = node.inputs
+    at = node.attrs.get("lengths")
+    x, w, r, b, *states = node.inputs[:at]
+    lengths = None if at is None else node.inputs[at]
     weights = [weight for weight in (w, r, b) if isinstance(weight, Constant)]
     if x is None or len(weights) != 3:
         raise NotNative("weights that are not constants")
@@ -25,8 +30,12 @@ def recurrent(low: Lowering, node: Node) -> list[int | None]:
     initial = [low.optional(state) for state in states] + [-1] * (2 - len(states))
     wanted = any(low.is_used(value) for value in node.outputs[1:])
     made: list[int | None]
-    if x.shape[1] <= _FEW.get(mode, 0) and low.builder.unit_block():
-        made = list(_by_our_loop(low, mode, x, weights, initial, wanted))
+    few = lengths is not None or x.shape[1] <= _FEW.get(mode, 0)
+    if few and low.builder.unit_block():
+        measured = -1 if lengths is None else low.id(lengths)
+        made = list(_by_our_loop(low, mode, x, weights, initial, measured, wanted))
+    elif lengths is not None:
+        raise NotNative("lengths of sequences, on a processor without AVX2")
     else:
         ids = [low.float(value) for value in (x, w, r, b)]
         made = list(low.builder.recurrent(mode, *ids, *initial, wanted))
@@ -39,6 +48,7 @@ def _by_our_loop(
     x: Value,
     weights: Sequence[Constant],
     initial: list[int],
+    lengths: int,
     wanted: bool,
 ) -> list[int]:
     """x W + b for all steps is one product; the loop adds h R, step by step.
@@ -68,6 +78,7 @@ def _by_our_loop(
             *initial,
             directions,
             hidden,
+            lengths,
             wanted,
         )
     )
