@@ -72,7 +72,7 @@ def test_explain_with_coverage():
     layer = paddle.nn.Sequential(paddle.nn.Linear(16, 64), paddle.nn.ReLU())
     layer.eval()
     fast = pfb.to_static(layer)
-    with override(min_gain=0), paddle.no_grad():
+    with override(min_gain=0, engines="native"), paddle.no_grad():
         pfb.warmup(fast, [paddle.randn([2, 16])])
     assert not pfb.explain(fast).signatures[0].coverage
     report = pfb.explain(fast, coverage=True)

@@ -478,6 +478,8 @@ NATIVE: dict[str, Callable[[], tuple[Any, ...]]] = {
             i + j,
             i - j,
             i * j,
+            i + 1,
+            i * 3 - 2,
             paddle.maximum(i, j),
             paddle.minimum(i.astype("int32"), j.astype("int32")),
         ],

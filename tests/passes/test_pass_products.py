@@ -87,10 +87,19 @@ def test_bias_batch_norm_and_activation_fold_into_a_convolution_of_volumes():
     assert_golden(outcome, "fold_batch_norm_3d")
 
 
-def test_transposed_convolution_of_volumes_stays():
-    layer = made(lambda: nn.Conv3DTranspose(4, 6, 3, bias_attr=False))
-    outcome = after_passes(layer, [VOLUME], CONV)
-    assert outcome.ops == ["conv3d_transpose"] and outcome.record.fired == 0
+def test_transposed_convolution_of_volumes():
+    layer = made(lambda: nn.Conv3DTranspose(4, 6, 3, 2, 1, [1, 0, 1], groups=2))
+    passes = [*CONV, FoldBias(), LowerElementwise(), FusePostOps()]
+    outcome = after_passes(lambda x: F.relu(layer(x)), [random_input(2, 4, 3, 4, 5)], passes)
+    assert outcome.ops == ["fused_conv3d_transpose"] and outcome.error < 2e-6
+    assert_golden(outcome, "lower_convolution_transposed_volume")
+
+
+def test_transposed_convolution_with_channels_last_stays():
+    layer = made(lambda: nn.Conv3DTranspose(4, 6, 3, data_format="NDHWC"))
+    outcome = after_passes(layer, [random_input(2, 3, 4, 5, 4)], [LowerConvolution()])
+    assert "fused_conv3d_transpose" not in outcome.ops
+    assert outcome.record.refused == ["conv3d_transpose in layout NHWC"]
 
 
 VOLUME_POOLINGS = {

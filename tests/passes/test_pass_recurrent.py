@@ -63,6 +63,16 @@ def test_one_state_of_zeros_beside_one_given():
     assert outcome.ops.count("recurrent") == 1 and outcome.error < 1e-6
 
 
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_lengths_go_to_every_layer(kind):
+    net = made(lambda: getattr(nn, kind)(6, 8, 2, direction="bidirect"))
+    lengths = paddle.to_tensor([3, 5])
+    call = lambda x, n: paddle.utils.flatten(net(x, None, n))  # noqa: E731
+    outcome = after_passes(call, [SEQUENCE, lengths], PASSES)
+    assert outcome.ops.count("recurrent") == 2 and outcome.error < 1e-6
+    assert_golden(outcome, f"lower_recurrent_lengths_{kind.lower()}")
+
+
 def test_unread_states_are_not_joined():
     net = made(lambda: nn.LSTM(6, 8, 3))
     outcome = after_passes(lambda x: net(x)[0], [SEQUENCE], PASSES)
@@ -78,11 +88,11 @@ def refused(net, *inputs):
     return record.refused
 
 
-def test_refuses_lengths_per_sequence():
-    net = made(lambda: nn.GRU(6, 8))
+def test_refuses_lengths_of_a_simple_cell():
+    net = made(lambda: nn.SimpleRNN(6, 8))
     lengths = paddle.to_tensor([3, 5])
     assert refused(lambda x, n: net(x, None, n), SEQUENCE, lengths) == [
-        "every sequence has a length of its own"
+        "a simple cell, and every sequence has a length of its own"
     ]
 
 

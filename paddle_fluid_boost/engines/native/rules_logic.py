@@ -1,4 +1,4 @@
-"""Rules for comparison, logic and selection: what attention masks and lengths are made of."""
+"""Rules for comparison, logic, selection and counting: what masks and loops are made of."""
 
 from __future__ import annotations
 
@@ -50,6 +50,23 @@ def negation(low: Lowering, node: Node) -> int:
 def where(low: Lowering, node: Node) -> int:
     condition, x, y = (low.id(value) for value in node.inputs[:3])
     return int(low.builder.select(condition, x, y, shape_of(node.output)))
+
+
+@lowers("scale")
+def scale_of_integers(low: Lowering, node: Node) -> int:
+    """a x + b of whole numbers; that of floats became a post-op long before."""
+    x, dtype = node.inputs[0], node.output.dtype
+    a, b = node.attrs["scale"], node.attrs["bias"]
+    if dtype not in ("int32", "int64") or len(node.inputs) > 1:
+        raise NotNative(f"scale of {dtype}, or by a tensor")
+    if a != int(a) or b != int(b) or not node.attrs["bias_after_scale"]:
+        raise NotNative("scale of whole numbers by a fraction, or with the bias first")
+    made, shape = low.id(x), shape_of(node.output)
+    for kind, number, neutral in (("mul", int(a), 1), ("add", int(b), 0)):
+        if number != neutral:
+            operand = low.array(np.full([1], number, dtype))
+            made = low.builder.integer_binary(kind, made, operand, shape)
+    return int(made)
 
 
 def _require_bools(node: Node) -> None:

@@ -26,8 +26,8 @@ def convolution(model: Converter, node: Node) -> str:
     return apply_post_ops(model, made, node, node.output.dtype)
 
 
-@writes("fused_conv2d_transpose")
-def conv2d_transpose(model: Converter, node: Node) -> str:
+@writes("fused_conv2d_transpose", "fused_conv3d_transpose")
+def transposed_convolution(model: Converter, node: Node) -> str:
     x, w, b = node.inputs[:3]
     a = node.attrs
     ends = a["paddings"][1::2]
@@ -151,6 +151,8 @@ def recurrent(model: Converter, node: Node) -> list[str | None]:
     weights = [value.compute() for value in (w, r, b) if isinstance(value, Constant)]
     if len(weights) != 3:
         raise Unsupported("weights that are not constants")
+    if "lengths" in node.attrs:
+        raise Unsupported("every sequence has a length of its own")
     op, order, activations = _RECURRENT[node.attrs["mode"]]
     directions = node.attrs["directions"]
     hidden = weights[1].shape[1]

@@ -31,10 +31,25 @@ def add_layer_norm(model: Converter, node: Node) -> list[str]:
     return [_layer_norm(model, total, node, node.outputs[1], scale, bias), total]
 
 
+@writes("embedding_layer_norm")
+def embedding_layer_norm(model: Converter, node: Node) -> list[str]:
+    count = 2 * node.attrs["tables"]
+    lookups, addends = node.inputs[:count], node.inputs[count:-2]
+    terms = [
+        model.add("Gather", model.name(table), model.name(ids))
+        for ids, table in zip(lookups[::2], lookups[1::2])
+    ]
+    total, *rest = [*terms, *(model.name(addend) for addend in addends)]
+    for term in rest:
+        total = model.add("Add", total, term)
+    scale, bias = node.inputs[-2:]
+    return [_layer_norm(model, total, node, node.outputs[1], scale, bias), total]
+
+
 def _layer_norm(
     model: Converter, x: str, node: Node, like: Value, scale: Value | None, bias: Value | None
 ) -> str:
-    axis = node.attrs["begin_norm_axis"]
+    axis = node.attrs.get("begin_norm_axis", like.rank - 1)
     shape = list(like.shape[axis:])
     scales = (
         model.constant(np.ones(shape, like.dtype))
