@@ -1,6 +1,6 @@
 """ONNX Runtime as an engine: a session in this process, made from the optimised graph.
 
-Checked with ONNX Runtime 1.17 to 1.32.
+Checked with ONNX Runtime 1.19 (Python 3.9) and 1.32.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """OpenVINO as an engine: a compiled model in this process, made from the optimised graph.
 
-Checked with OpenVINO 2024.4 to 2026.4.
+Checked with OpenVINO 2026.4.
 """
 
 from __future__ import annotations

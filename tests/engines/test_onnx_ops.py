@@ -58,7 +58,7 @@ def _of_integers(n, truth):
         *(n + n, n - 3, n * 2, paddle.maximum(n, n.flip(0)), n % 4, n.sum(), n.sum(1), n.max(1)),
         *(n.cast("float32"), n.cast("bool"), n.cast("int32"), truth.cast("int64")),
         *(truth.sum(), truth.all(), truth.any(-1), truth.cast("float32") * 2, n.cumsum(1)),
-        *(n.argmax(1), n.argmin(0), F.one_hot(n, 10), n.prod(1)),
+        *(n.cast("int32").argmax(1), n.cast("int32").argmin(0), F.one_hot(n, 10), n.prod(1)),
     ]
 
 
