@@ -36,7 +36,7 @@ _KIND = "tuned"
 _WAKING, _COUNTED = 2, 6
 #: Rounds: after the first a candidate this much slower than the best is out, after the second
 #: one slower by the second factor, and so on.
-_TOLERANCE = (1.5, 1.3, 1.2, 1.12, 1.08, 1.06)
+_TOLERANCE = (1.5, 1.3, 1.2, 1.12, 1.08, 1.06, 1.05, 1.05, 1.05, 1.05)
 #: Those within this factor count as equal: then fewer threads, which leave cores to others.
 _EQUAL = 1.02
 #: Between two runs of a block the threads stay awake, as they do between a user's calls; with each
