@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 
 from ..errors import EngineError
-from . import _paddle
+from . import _paddle, pir_ops
 from .graph import Constant, Graph, Node, Value, numpy_dtype
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class _BlockImporter:
     def full(self, op: Any) -> None:
         attrs = op.attrs()
         dtype = _paddle.dtype_name(attrs["dtype"])
-        number = _number(attrs["value"], dtype)
+        number = pir_ops.number(attrs["value"], dtype)
         shape = tuple(attrs["shape"])
         self._bind_literal(op, np.full(shape, number, numpy_dtype(dtype)), dtype)
         if int(np.prod(shape)) == 1 and dtype != "bfloat16":
@@ -179,7 +179,7 @@ class _BlockImporter:
         bare = pir_name.split(".", 1)[1]
         inplace = bare.endswith("_")
         functional = bare[:-1] if inplace and _paddle.has_eager(bare[:-1]) else bare
-        attrs = {name: _attribute(value) for name, value in _semantic_attrs(op)}
+        attrs = {name: pir_ops.attribute(value) for name, value in pir_ops.semantic_attrs(op)}
         inputs, groups = self._operands(op, functional, attrs)
         outputs, output_groups = self._results(op)
         node = Node(functional, inputs, attrs, outputs, groups, output_groups)
@@ -205,7 +205,7 @@ class _BlockImporter:
         by_value = {f.name for f in _paddle.formals(name) or () if f.is_attribute}
         inputs: list[Value | None] = []
         groups: list[tuple[str, int | None]] = []
-        for formal, operand in zip(_input_names(op), op.operands_source()):
+        for formal, operand in zip(pir_ops.input_names(op), op.operands_source()):
             if not operand.initialized():
                 inputs.append(None)
                 groups.append((formal, None))
@@ -226,7 +226,7 @@ class _BlockImporter:
     def _results(self, op: Any) -> tuple[list[Value], list[tuple[str, int | None]]]:
         outputs: list[Value] = []
         groups: list[tuple[str, int | None]] = []
-        for name, result in zip(_output_names(op), op.results()):
+        for name, result in zip(pir_ops.output_names(op), op.results()):
             if not result.initialized():
                 groups.append((name, 0))
                 continue
@@ -300,42 +300,3 @@ _HANDLERS: dict[str, Any] = {
     "pd_op.if": _BlockImporter.branch,
     "pd_op.while": _BlockImporter.loop,
 }
-
-
-def _input_names(op: Any) -> list[str]:
-    """Formal names of the operands; positional ones where the registry knows none."""
-    count = len(op.operands_source())
-    names = list(op.get_input_names()) if op.name().startswith("pd_op.") else []
-    return names if len(names) == count else [f"arg{i}" for i in range(count)]
-
-
-def _output_names(op: Any) -> list[str]:
-    names: list[str] = []
-    if op.name().startswith("pd_op.") and not op.num_regions():
-        names = list(op.get_output_names())
-    return names if len(names) == op.num_results() else [f"out{i}" for i in range(op.num_results())]
-
-
-def _semantic_attrs(op: Any) -> list[tuple[str, Any]]:
-    """Attributes in the order of the op's definition, without bookkeeping ones."""
-    attrs = op.attrs()
-    names = op.get_attr_names() if op.name().startswith("pd_op.") else sorted(attrs)
-    bookkeeping = ("place", "stop_gradient", "op_callstack", "struct_name")
-    return [(name, attrs[name]) for name in names if name in attrs and name not in bookkeeping]
-
-
-def _attribute(value: Any) -> Any:
-    """``value`` as plain Python: dtypes by name, sequences as lists."""
-    if isinstance(value, (bool, int, float, str)) or value is None:
-        return value
-    if isinstance(value, (list, tuple)):
-        return [_attribute(item) for item in value]
-    return _paddle.dtype_name(value) if _paddle.is_dtype(value) else value
-
-
-def _number(value: Any, dtype: str) -> Any:
-    if dtype == "bool":
-        return bool(value)
-    if dtype.startswith(("int", "uint")):
-        return int(value)
-    return complex(value) if dtype.startswith("complex") else float(value)
