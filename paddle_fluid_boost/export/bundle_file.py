@@ -10,18 +10,24 @@ import hashlib
 import json
 import os
 import re
+import struct
 import zipfile
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from io import FileIO
 from typing import Any
 
 from ..errors import BundleError
 
 FORMAT = "paddle_fluid_boost.bundle"
-VERSION = 1
+VERSION = 2
 MANIFEST = "manifest.json"
 _NAME = re.compile(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)?\.[a-z0-9]+\Z")
-#: JSON is the only compressed content; it must not grow to more than so many bytes.
+#: JSON is the only compressed content; all of it must not grow to more than so many bytes.
 _MOST_JSON = 256 << 20
+_MOST_ENTRIES = 64
+#: What precedes the content of an entry: a mark, fields, the lengths of the name and of the rest.
+_LOCAL_HEADER = struct.Struct("<4s22xHH")
 _STAMP = (1980, 1, 1, 0, 0, 0)
 _CHUNK = 1 << 20
 
@@ -75,8 +81,8 @@ def read_bundle(path: str) -> tuple[dict[str, Any], dict[str, bytes]]:
     if not os.path.isfile(path):
         raise BundleError(f"no such file: {path}")
     try:
-        with zipfile.ZipFile(path) as archive:
-            return _read(archive, os.path.getsize(path))
+        with FileIO(path) as file, zipfile.ZipFile(file) as archive:
+            return _read(archive, file)
     except BundleError as error:
         raise BundleError(f"{path}: {error}") from None
     except (zipfile.BadZipFile, EOFError, OSError, ValueError, NotImplementedError) as error:
@@ -89,13 +95,8 @@ def read_bundle(path: str) -> tuple[dict[str, Any], dict[str, bytes]]:
         raise
 
 
-def _read(archive: zipfile.ZipFile, length: int) -> tuple[dict[str, Any], dict[str, bytes]]:
-    entries: dict[str, zipfile.ZipInfo] = {}
-    for info in archive.infolist():
-        _check_entry(info, length)
-        if info.filename in entries:
-            raise BundleError(f"'{info.filename}' is there twice")
-        entries[info.filename] = info
+def _read(archive: zipfile.ZipFile, file: FileIO) -> tuple[dict[str, Any], dict[str, bytes]]:
+    entries = _entries(archive, os.fstat(file.fileno()).st_size)
     if MANIFEST not in entries:
         raise BundleError("it has no manifest.json: not a bundle of paddle_fluid_boost")
     manifest = _manifest(archive.read(MANIFEST))
@@ -109,30 +110,73 @@ def _read(archive: zipfile.ZipFile, length: int) -> tuple[dict[str, Any], dict[s
             else f"files are missing: {missing}"
         )
     contents = {}
-    for name, expected in listed.items():
-        if entries[name].file_size != expected["size"]:
-            raise BundleError(f"'{name}' has {entries[name].file_size} bytes, not as listed")
-        content = archive.read(name)
-        if hashlib.sha256(content).hexdigest() != expected["sha256"]:
-            raise BundleError(f"'{name}' was changed: its hash is not the one in the manifest")
-        contents[name] = content
+    with ThreadPoolExecutor() as workers:  # hashing frees the interpreter
+        hashes = {}
+        for name, expected in listed.items():
+            if entries[name].file_size != expected["size"]:
+                raise BundleError(f"'{name}' has {entries[name].file_size} bytes, not as listed")
+            contents[name] = _content(archive, file, entries[name])
+            hashes[name] = workers.submit(hashlib.sha256, contents[name])
+        for name, expected in listed.items():
+            if hashes[name].result().hexdigest() != expected["sha256"]:
+                raise BundleError(f"'{name}' was changed: its hash is not the one in the manifest")
     return manifest, contents
 
 
-def _check_entry(info: zipfile.ZipInfo, length: int) -> None:
+def _content(archive: zipfile.ZipFile, file: FileIO, info: zipfile.ZipInfo) -> bytes:
+    """What an entry holds; of one stored as it is without zip's own check sum, a hash follows."""
+    if info.compress_type != zipfile.ZIP_STORED:
+        return archive.read(info)
+    file.seek(info.header_offset)
+    header = file.read(_LOCAL_HEADER.size)
+    if len(header) != _LOCAL_HEADER.size or not header.startswith(b"PK\3\4"):
+        raise BundleError(f"'{info.filename}' is not where the archive says")
+    file.seek(sum(_LOCAL_HEADER.unpack(header)[1:]), os.SEEK_CUR)
+    parts, left = [], info.file_size
+    while left and (part := file.read(left)):
+        parts.append(part)
+        left -= len(part)
+    if left:
+        raise BundleError(f"'{info.filename}' is cut off")
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _entries(archive: zipfile.ZipFile, length: int) -> dict[str, zipfile.ZipInfo]:
+    """The entries by name, none of which can surprise: together no larger than the archive."""
+    entries: dict[str, zipfile.ZipInfo] = {}
+    stored = unpacked = 0
+    for info in archive.infolist():
+        _check_entry(info)
+        if info.filename in entries:
+            raise BundleError(f"'{info.filename}' is there twice")
+        entries[info.filename] = info
+        if info.compress_type == zipfile.ZIP_STORED:
+            stored += info.file_size
+        else:
+            unpacked += info.file_size
+    if len(entries) > _MOST_ENTRIES:
+        raise BundleError(f"it has {len(entries)} entries, no bundle has more than {_MOST_ENTRIES}")
+    if stored > length:
+        raise BundleError("its entries claim to be larger than the archive")
+    if unpacked > _MOST_JSON:
+        raise BundleError(f"its JSON would unpack to {unpacked} bytes")
+    return entries
+
+
+def _check_entry(info: zipfile.ZipInfo) -> None:
     name = info.filename
     if not _NAME.match(name):
         raise BundleError(f"an entry has a name that no bundle uses: {name!r}")
     kind = info.external_attr >> 28
     if kind not in (0, 0o10):  # 8: a regular file; links and devices have other numbers
         raise BundleError(f"'{name}' is not a regular file")
+    if info.flag_bits & 1:
+        raise BundleError(f"'{name}' is encrypted")
     if info.compress_type == zipfile.ZIP_STORED:
-        if info.file_size != info.compress_size or info.file_size > length:
-            raise BundleError(f"'{name}' claims to be larger than the archive")
+        if info.file_size != info.compress_size:
+            raise BundleError(f"'{name}' claims another size than it has")
     elif info.compress_type != zipfile.ZIP_DEFLATED or not name.endswith(".json"):
         raise BundleError(f"'{name}' is compressed in a way that no bundle uses")
-    elif info.file_size > _MOST_JSON:
-        raise BundleError(f"'{name}' would unpack to {info.file_size} bytes")
 
 
 def _manifest(content: bytes) -> dict[str, Any]:

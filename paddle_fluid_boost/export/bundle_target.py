@@ -1,7 +1,8 @@
 """Target ``bundle``: one file that ``pfb.load`` starts warm.
 
-It holds, for a few sizes, the graph as our passes left it with the layout that was fastest here,
-and the Paddle model for all other sizes and for machines without the native engine.
+It holds, for a few sizes, the graph as our passes left it with the layout that was fastest here;
+the Paddle model for all other sizes and for machines without the native engine; and, where the
+converter is installed, the ONNX model.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ from .bundle_file import write_bundle
 from .cases import Case
 from .graph_json import ConstantWriter, graph_to_dict
 from .job import Job
-from .machine import machine
+from .machine import machine, tuning_key
+from .onnx_target import onnx_once
 from .paddle_target import STEM, count_ops, write
 from .report import Artefact
 from .runtimes import run_bundle
 from .source import Captured
 from .spec import Signature
 from .structure import output_names
-from .targets import versions
+from .targets import by_name, versions
 from .verify import check
 
 #: Sizes that get a plan of their own.
@@ -54,6 +56,8 @@ def make_bundle(job: Job, captured: Captured, signature: Signature, cases: list[
         model, params = write(captured, work, names)
         job.progress.step("bundle", "native")
         plans, notes, graphs = _plans(job, signature, cases, captured.template, work)
+        onnx, said = _onnx(job, captured, signature, cases)
+        notes += said
         job.progress.step("bundle", "pack")
         manifest = {
             "card": _card(job),
@@ -66,13 +70,14 @@ def make_bundle(job: Job, captured: Captured, signature: Signature, cases: list[
         files = {"paddle/model.json": model, **graphs}
         if params:
             files["paddle/model.pdiparams"] = params
+        files.update(onnx)
         write_bundle(path, manifest, files)
     job.progress.step("bundle", "verify")
     result = run_bundle(path, [case.inputs for case in cases])
     accuracy = check(cases, result.outputs, names, rtol=job.rtol)
     notes.append(
-        f"loads in {result.load_ms:.0f} ms; first call {result.first_ms:.3g} ms, "
-        f"then {result.latency_ms:.3g} ms"
+        f"loads in {result.load_ms:.0f} ms; first call {result.first_ms:.3g} ms, then "
+        f"{result.latency_ms:.3g} ms, and {result.rested_ms:.3g} ms after a pause"
     )
     return Artefact(
         target="bundle",
@@ -98,6 +103,20 @@ def _card(job: Job) -> dict[str, Any]:
         "machine": machine(),
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
+
+
+def _onnx(
+    job: Job, captured: Captured, signature: Signature, cases: list[Case]
+) -> tuple[dict[str, str], list[str]]:
+    """The verified ONNX file where there can be one, else a note with the reason."""
+    missing = by_name("onnx").missing()
+    if missing:
+        return {}, [f"holds no ONNX model: needs {', '.join(missing)}"]
+    try:
+        path, _ = onnx_once(job, captured, signature, cases)
+    except ExportError as error:
+        return {}, [f"holds no ONNX model: {error}"]
+    return {"onnx/model.onnx": path}, []
 
 
 # -- native plans ---------------------------------------------------------------------------------
@@ -128,7 +147,8 @@ def _plans(
             with open(path, "w", encoding="utf-8") as graph_file:
                 json.dump(stored, graph_file)
             files[name] = path
-            plans.append({"shapes": shapes, "graph": name, "settings": settings})
+            tuned = {tuning_key(): settings}
+            plans.append({"shapes": shapes, "graph": name, "tuned": tuned})
             notes.append(f"native plan for {shapes}: {said}")
     if plans:
         files["graphs/constants.bin"] = constants

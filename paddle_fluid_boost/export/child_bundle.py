@@ -11,6 +11,9 @@ import os
 import sys
 import time
 
+#: Long enough for caches to be another's and threads to be asleep, as they are at a first call.
+_PAUSE_S = 0.3
+
 
 def main(path: str) -> None:
     """Loads, runs every case, measures, and writes ``answer.json``."""
@@ -44,8 +47,18 @@ def main(path: str) -> None:
         started = time.perf_counter()
         model(*tensors)
         times.append(time.perf_counter() - started)
+    time.sleep(_PAUSE_S)
+    started = time.perf_counter()
+    model(*tensors)
+    answer = {
+        "counts": counts,
+        "load_s": load_s,
+        "first_s": first_s,
+        "rested_s": time.perf_counter() - started,
+        "times_s": times,
+    }
     with open(os.path.join(request["folder"], "answer.json"), "w") as file:
-        json.dump({"counts": counts, "load_s": load_s, "first_s": first_s, "times_s": times}, file)
+        json.dump(answer, file)
 
 
 if __name__ == "__main__":

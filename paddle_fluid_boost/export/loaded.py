@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -14,18 +13,17 @@ import numpy as np
 import paddle
 
 from ..engines.dense import dense
-from ..engines.native.engine import NativeEngine, build_plan
-from ..engines.paddle_inference_run import PredictorExecutable
+from ..engines.native.engine import NativeEngine
 from ..errors import BundleError, EngineError
 from .bundle_file import read_bundle
 from .graph_json import graph_from_dict
-from .predictor import open_predictor
+from .other_runtimes import MODEL, ONNX, PARAMS, open_fastest
 from .structure import Template, rebuild
+from .tuned_plan import example_inputs, tuned_plan
 
 Shapes = tuple[tuple[int, ...], ...]
 #: A plan is warm after some calls: threads are awake, and a small plan knows how many it wants.
 _FEWEST_CALLS, _MOST_CALLS, _WARM_UP_S = 3, 32, 0.05
-_MODEL, _PARAMS = "paddle/model.json", "paddle/model.pdiparams"
 
 
 class LoadedModel:
@@ -43,17 +41,18 @@ class LoadedModel:
             self.inputs: list[dict[str, Any]] = [_checked(one) for one in manifest["inputs"]]
             self.output_names: list[str] = [str(name) for name in manifest["outputs"]]
             self._template: Template = manifest["template"]
-            plans = [(_shapes(p["shapes"]), p["graph"], p["settings"]) for p in manifest["plans"]]
+            plans = [(_shapes(p["shapes"]), p["graph"], _tuned(p)) for p in manifest["plans"]]
             self._example = _shapes(manifest["example"])
-            model, params = contents[_MODEL], contents.get(_PARAMS, b"")
+            self._models = {n: contents[n] for n in (MODEL, PARAMS, ONNX) if n in contents}
+            if MODEL not in self._models:
+                raise KeyError(MODEL)
             rebuild(self._template, self.output_names)
         except (KeyError, TypeError, ValueError, IndexError, RecursionError) as error:
             raise BundleError(f"{path}: the manifest is damaged: {error!r}") from error
         self.path = path
         self.notes: list[str] = []
-        self._model = (model, params)
         self._lock = threading.Lock()
-        self._other: PredictorExecutable | None = None
+        self._other: Any = None
         self._plans: dict[Shapes, Any] = {}
         self._build(plans, contents)
         self._warm_up()
@@ -71,12 +70,12 @@ class LoadedModel:
         key = tuple(tuple(tensor.shape) for tensor in tensors)
         with paddle.no_grad():
             plan = self._plans.get(key)
-            outputs = (self._fallback() if plan is None else plan)(tensors)
+            outputs = (self._fallback(tensors) if plan is None else plan)(tensors)
         return rebuild(self._template, outputs)
 
     @property
     def plans(self) -> list[Shapes]:
-        """The shapes that have a native plan; others run in Paddle Inference."""
+        """The shapes that have a native plan; others run in Paddle Inference or ONNX Runtime."""
         return list(self._plans)
 
     def close(self) -> None:
@@ -99,10 +98,10 @@ class LoadedModel:
             return
         reason = NativeEngine().unavailable()
         if reason is not None:
-            self.notes.append(f"all calls run in Paddle Inference: {reason}")
+            self.notes.append(f"no native plan: {reason}")
             return
         constants = np.frombuffer(contents.get("graphs/constants.bin", b""), np.uint8)
-        for shapes, name, settings in plans:
+        for shapes, name, tuned in plans:
             try:
                 graph = graph_from_dict(json.loads(contents[name]), constants)
             except (KeyError, ValueError, RecursionError) as error:
@@ -112,17 +111,15 @@ class LoadedModel:
             if len(graph.outputs) != len(self.output_names):
                 raise BundleError(f"{self.path}: {name} has other outputs than the manifest says")
             try:
-                self._plans[shapes] = build_plan(graph, _settings(settings))
-                self.notes.append(f"native plan for {[list(shape) for shape in shapes]}")
+                self._plans[shapes], how = tuned_plan(graph, tuned)
+                self.notes.append(f"native plan for {[list(shape) for shape in shapes]}, {how}")
             except EngineError as error:
-                self.notes.append(f"{name} runs in Paddle Inference: {error}")
+                self.notes.append(f"no native plan of {name}: {error}")
 
     def _warm_up(self) -> None:
         """Every plan runs a few times, so that the user's first call finds everything in place."""
         for shapes in list(self._plans) or [self._example]:
-            zeros = [
-                paddle.zeros(list(shape), one["dtype"]) for shape, one in zip(shapes, self.inputs)
-            ]
+            zeros = example_inputs([(s, one["dtype"]) for s, one in zip(shapes, self.inputs)])
             try:
                 started, calls = time.perf_counter(), 0
                 while calls < _FEWEST_CALLS or (
@@ -133,25 +130,16 @@ class LoadedModel:
             except EngineError as error:  # a model that zeros do not suit
                 self.notes.append(f"not warmed up: {error}")
 
-    def _fallback(self) -> PredictorExecutable:
-        """Paddle Inference without oneDNN, made when first needed."""
+    def _fallback(self, example: Sequence[Any]) -> Any:
+        """What runs calls without a plan, chosen on ``example`` when first needed."""
         with self._lock:
             if self._other is None:
-                self._other = self._predictor()
+                names = [one["name"] for one in self.inputs]
+                self._other, why = open_fastest(
+                    self._models, names, len(self.output_names), example
+                )
+                self.notes.append(f"calls of other shapes run in {self._other.engine}: {why}")
             return self._other
-
-    def _predictor(self) -> PredictorExecutable:
-        with tempfile.TemporaryDirectory(prefix="pfb-load-") as folder:
-            model, params = os.path.join(folder, "model.json"), os.path.join(folder, "params")
-            for path, content in zip((model, params), self._model):
-                with open(path, "wb") as file:
-                    file.write(content)
-            return open_predictor(
-                model,
-                params if self._model[1] else "",
-                [one["name"] for one in self.inputs],
-                len(self.output_names),
-            )
 
     # -- arguments ---------------------------------------------------------------------------------
 
@@ -198,8 +186,9 @@ def _shapes(stored: Any) -> Shapes:
     return shapes
 
 
-def _settings(stored: Any) -> dict[str, Any]:
-    return {name: stored[name] for name in ("layout", "algorithm") if name in stored}
+def _tuned(plan: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Settings by the machine that they were measured on."""
+    return {str(key): dict(settings) for key, settings in plan["tuned"].items()}
 
 
 def load(path: str | os.PathLike[str]) -> LoadedModel:

@@ -29,13 +29,15 @@ _REPEATS = 10
 class RuntimeResult:
     """outputs: per case, the arrays that came out.
 
-    latency_ms: of the first case, the median of some calls; first_ms: of its very first call.
+    latency_ms: of the first case, the median of some calls; first_ms: of its very first call;
+    rested_ms: of a later one after a pause.
     """
 
     outputs: list[list[np.ndarray]]
     latency_ms: float | None
     load_ms: float
     first_ms: float = 0.0
+    rested_ms: float = 0.0
 
 
 def run_in_child(
@@ -108,8 +110,8 @@ def _answer(folder: str) -> RuntimeResult:
     ]
     times = answer["times_s"]
     latency = statistics.median(times) * 1e3 if times else None
-    first = answer.get("first_s", 0.0) * 1e3
-    return RuntimeResult(outputs, latency, answer["load_s"] * 1e3, first)
+    first, rested = (answer.get(name, 0.0) * 1e3 for name in ("first_s", "rested_s"))
+    return RuntimeResult(outputs, latency, answer["load_s"] * 1e3, first, rested)
 
 
 def _store(arrays: Sequence[np.ndarray], folder: str, number: int) -> list[str]:
