@@ -28,7 +28,7 @@ from .graph_json import ConstantWriter, graph_to_dict
 from .job import Job
 from .machine import machine, tuning_key
 from .onnx_target import onnx_once
-from .paddle_target import STEM, count_ops, write
+from .paddle_target import STEM, paddle_once
 from .report import Artefact
 from .runtimes import run_bundle
 from .source import Captured
@@ -47,13 +47,12 @@ def make_bundle(job: Job, captured: Captured, signature: Signature, cases: list[
     """Writes ``model.pfb``, loads it in a fresh process and runs every case there.
 
     Raises:
-        ExportError: the Paddle model in it cannot be written, or a result differs.
+        ExportError: the Paddle model in it cannot be written or is wrong, or a result differs.
     """
     names = output_names(captured.template, len(captured.program.outputs))
     path = os.path.join(job.folder, NAME)
     with tempfile.TemporaryDirectory(prefix="pfb-bundle-") as work:
-        job.progress.step("bundle", "write")
-        model, params = write(captured, work, names)
+        folder, written = paddle_once(job, captured, signature, cases)
         job.progress.step("bundle", "native")
         plans, notes, graphs = _plans(job, signature, cases, captured.template, work)
         onnx, said = _onnx(job, captured, signature, cases)
@@ -67,10 +66,8 @@ def make_bundle(job: Job, captured: Captured, signature: Signature, cases: list[
             "plans": plans,
             "example": [list(array.shape) for array in cases[0].inputs],
         }
-        files = {"paddle/model.json": model, **graphs}
-        if params:
-            files["paddle/model.pdiparams"] = params
-        files.update(onnx)
+        models = {f"paddle/{name}": os.path.join(folder, name) for name in written.files}
+        files = {**models, **graphs, **onnx}
         write_bundle(path, manifest, files)
     job.progress.step("bundle", "verify")
     result = run_bundle(path, [case.inputs for case in cases])
@@ -85,7 +82,7 @@ def make_bundle(job: Job, captured: Captured, signature: Signature, cases: list[
         shapes=[str(one) for one in signature.inputs],
         inputs=[one.name for one in signature.inputs],
         outputs=names,
-        ops=count_ops(captured.program.program),
+        ops=written.ops,
         accuracy=accuracy,
         latency_ms=result.latency_ms,
         notes=notes,

@@ -21,8 +21,8 @@ _MOST_SINGLE = 3
 class Job:
     """source: what is exported.  cases: what artefacts are compared on.  folder: where they go.
 
-    scratch: a folder for files on the way.  converted: ONNX files there, or why there is none, by
-    signature and way of capture.
+    scratch: a folder for files on the way.  written: folders there with Paddle models, converted:
+    ONNX files there, or why there is none, by signature and way of capture.
 
     rtol: allowed relative error, None for the default of each dtype.
     strict: a size that cannot stay open is a failure.
@@ -36,6 +36,7 @@ class Job:
     rtol: float | None = None
     strict: bool = False
     opset: int = 17
+    written: dict[tuple[str, str], tuple[str, Artefact] | str] = field(default_factory=dict)
     converted: dict[tuple[str, str], tuple[str, Artefact | str]] = field(default_factory=dict)
     _captures: dict[tuple[str, str], Captured | str] = field(default_factory=dict)
 

@@ -13,6 +13,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "step.load": ("load the model", "加载模型"),
     "step.reference": ("compute reference results", "计算参考结果"),
     "step.capture": ("capture the program", "捕获计算图"),
+    "step.passes": ("apply our passes", "应用图优化"),
     "step.write": ("write the Paddle model", "写出 Paddle 模型"),
     "step.convert": ("convert to ONNX", "转换为 ONNX"),
     "step.simplify": ("infer shapes, simplify, check", "推断形状、化简并检查"),

@@ -50,11 +50,11 @@ class LowerConvolution(PatternPass):
     patterns: ClassVar = (op(f"{_CONVOLUTIONS}|{_TRANSPOSED}", value("x"), value("w")),)
 
     def check(self, graph: Graph, match: Match) -> str | None:
-        """Refuses channels-last layouts, integers and shapes that depend on data."""
+        """Refuses channels-last layouts, integers and paddings that depend on open sizes."""
         node, x = match.root, match["x"]
         if node.attrs["data_format"] not in ("NCHW", "NCDHW"):
             return f"{node.op} in layout {node.attrs['data_format']}"
-        if not is_float(x) or not is_static(x) or not is_static(node.output):
+        if not is_float(x) or not _paddings_are_known(node, x):
             return f"{node.op} on {x!r}"
         if 0 in x.shape:
             return f"{node.op} on an empty tensor"
@@ -93,6 +93,13 @@ class LowerConvolution(PatternPass):
             before=node,
         )
         replace(graph, match, new)
+
+
+def _paddings_are_known(node: Node, x: Value) -> bool:
+    """``SAME`` and the far sides of a transposed convolution follow from the image."""
+    if node.attrs["padding_algorithm"] == "SAME" or "transpose" in node.op:
+        return is_static(x) and is_static(node.output)
+    return True
 
 
 def _fused_name(node: Node) -> str:
