@@ -110,6 +110,18 @@ def remove_dead_ops(program: Any) -> None:
     passes.run(program)
 
 
+def lift_parameters(program: Any) -> None:
+    """Moves parameters that a branch or loop alone reads out of it.
+
+    Paddle before 3.3 declares them inside, where its loader does not look for them.
+    """
+    block = program.global_block()
+    own = {op.id() for op in block.ops}
+    for op in all_ops(block):
+        if op.name() == "builtin.parameter" and op.id() not in own:
+            op.move_before(block.ops[0])
+
+
 def forget_source_lines(program: Any) -> None:
     """Removes the Python stacks of the ops: they hold paths of this machine."""
     for op in all_ops(program.global_block()):

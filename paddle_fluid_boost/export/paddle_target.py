@@ -167,6 +167,7 @@ def write(captured: Captured, folder: str, names: list[str], edit: Any = None) -
     def prepared(program: Any) -> None:
         if edit is not None:
             edit(program)
+        pd.lift_parameters(program)
         pd.remove_dead_ops(program)
         pd.forget_source_lines(program)
 
