@@ -1,7 +1,8 @@
 """The command line ``paddle-fluid-boost``, or ``python -m paddle_fluid_boost``.
 
 ``run`` executes a script or module as ``python`` itself would, with the plugin installed first.
-``export`` writes a model to verified files (``export/command.py``).
+``export`` writes a model to verified files (``export/command.py``); ``inspect`` and ``compare``
+look into models and files (``export/inspect_command.py``).
 ``cache`` lists or clears what is kept on disk (``cache/command.py``).
 ``doctor`` says what this machine and this installation offer.
 """
@@ -25,6 +26,7 @@ from types import TracebackType
 
 from .cache import command as cache_command
 from .export import command as export_command
+from .export import completion, inspect_command
 from .export.targets import TARGETS, version
 from .hardware.advice import in_words
 from .hardware.describe import describe as describe_machine
@@ -68,6 +70,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return cache_command.run(parsed)
     if parsed.command == "export":
         return export_command.run(parsed)
+    if parsed.command == "completion":
+        return completion.run(_parser(), parsed.shell)
+    if parsed.command in ("inspect", "compare"):
+        return inspect_command.run(parsed)
     return _doctor()
 
 
@@ -86,6 +92,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("target", metavar="SCRIPT", help="what to run, with the arguments after it")
     export_command.add_parser(commands)
     cache_command.add_parser(commands)
+    inspect_command.add_parsers(commands)
+    completion.add_parser(commands)
     commands.add_parser("doctor", help="show the environment, the engines and the options")
     return parser
 

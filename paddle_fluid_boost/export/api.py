@@ -94,7 +94,7 @@ def export(
     shown = Progress(len(targets) + 1, quiet=not progress)
     try:
         shown.step("", "load")
-        source = _source(model, _listed(shapes), _listed(ranges), arguments, weights)
+        source = open_source(model, listed(shapes), listed(ranges), arguments, weights)
         with (
             atomic_folder(out, replace=force) as folder,
             tempfile.TemporaryDirectory(prefix="pfb-export-") as scratch,
@@ -145,13 +145,18 @@ def _write_report(report: Report, folder: str) -> None:
 # -- what is exported -----------------------------------------------------------------------------
 
 
-def _source(
+def open_source(
     model: Any,
     shapes: list[str],
     ranges: list[str],
     arguments: Mapping[str, Any] | None,
     weights: str | None,
 ) -> Source:
+    """What ``export`` was asked to export; the arguments are those of :func:`export`.
+
+    Raises:
+        ExportError: there is no such model.  SpecError: the shapes are missing or no shapes.
+    """
     signature = parse_signature(shapes, ranges) if shapes else None
     if isinstance(model, (str, os.PathLike)):
         files = model_files(os.fspath(model))
@@ -203,5 +208,6 @@ def _declared(call: Any, ranges: list[str]) -> Signature:
     return parse_signature(inputs, ranges)
 
 
-def _listed(given: Sequence[str] | str) -> list[str]:
+def listed(given: Sequence[str] | str) -> list[str]:
+    """One text as a list of one."""
     return [given] if isinstance(given, str) else list(given)

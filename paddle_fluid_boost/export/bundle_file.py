@@ -18,6 +18,7 @@ from io import FileIO
 from typing import Any
 
 from ..errors import BundleError
+from .output import atomic_folder
 
 FORMAT = "paddle_fluid_boost.bundle"
 VERSION = 2
@@ -30,6 +31,13 @@ _MOST_ENTRIES = 64
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _STAMP = (1980, 1, 1, 0, 0, 0)
 _CHUNK = 1 << 20
+
+#: The models in a bundle -> what they are called when they are unpacked.
+_UNPACKED = {
+    "paddle/model.json": "model.json",
+    "paddle/model.pdiparams": "model.pdiparams",
+    "onnx/model.onnx": "model.onnx",
+}
 
 
 def write_bundle(path: str, manifest: Mapping[str, Any], files: Mapping[str, str]) -> None:
@@ -93,6 +101,23 @@ def read_bundle(path: str) -> tuple[dict[str, Any], dict[str, bytes]]:
         if type(error).__module__ == "zlib":
             raise BundleError(f"{path} is damaged: {error}") from error
         raise
+
+
+def unpack(path: str, folder: str) -> list[str]:
+    """Writes the models in the bundle at ``path`` into the new ``folder``; returns their names.
+
+    The names are ours, not the archive's; the folder appears when all is written.
+
+    Raises:
+        BundleError: the bundle is damaged.  ExportError: there is something at ``folder``.
+    """
+    _, contents = read_bundle(path)
+    found = [(name, new) for name, new in _UNPACKED.items() if name in contents]
+    with atomic_folder(folder) as made:
+        for name, new in found:
+            with open(os.path.join(made, new), "wb") as file:
+                file.write(contents[name])
+    return [new for _, new in found]
 
 
 def _read(archive: zipfile.ZipFile, file: FileIO) -> tuple[dict[str, Any], dict[str, bytes]]:

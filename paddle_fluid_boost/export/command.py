@@ -86,19 +86,13 @@ def run(parsed: argparse.Namespace) -> int:
 
     signal.signal(signal.SIGTERM, _leave)
     try:
-        arguments = json.loads(parsed.args) if parsed.args else None
-        if arguments is not None and not isinstance(arguments, dict):
-            raise ValueError("needs an object")
-    except ValueError as error:
-        return _failed(parsed, f"--args: {parsed.args!r} is not a JSON object: {error}", 2)
-    try:
         report = export(
             parsed.model,
             parsed.out,
             to=parsed.to,
             shapes=parsed.shape,
             ranges=parsed.range,
-            arguments=arguments,
+            arguments=json_object(parsed.args),
             weights=parsed.weights,
             samples=parsed.samples,
             rtol=parsed.rtol,
@@ -117,6 +111,17 @@ def run(parsed: argparse.Namespace) -> int:
         print(report)
         print(say("written", folder=report.folder, seconds=report.seconds))
     return 0 if report.ok else 1
+
+
+def json_object(text: str | None) -> dict[str, Any] | None:
+    """What ``--args`` says, None without it; ExportError when it is no object."""
+    try:
+        found = json.loads(text) if text else None
+        if found is not None and not isinstance(found, dict):
+            raise ValueError("needs an object")
+    except ValueError as error:
+        raise ExportError(f"--args: {text!r} is not a JSON object: {error}", usage=True) from error
+    return found
 
 
 def _failed(parsed: argparse.Namespace, message: str, status: int) -> int:

@@ -66,12 +66,14 @@ class LoadedModel:
         Raises:
             BundleError: an input is missing, or has another dtype or a shape that does not fit.
         """
-        tensors = self._tensors(inputs, named)
+        return rebuild(self._template, self.outputs(self._tensors(inputs, named)))
+
+    def outputs(self, tensors: Sequence[Any]) -> list[Any]:
+        """The distinct outputs, in the order of ``output_names``, for tensors that fit."""
         key = tuple(tuple(tensor.shape) for tensor in tensors)
         with paddle.no_grad():
             plan = self._plans.get(key)
-            outputs = (self._fallback(tensors) if plan is None else plan)(tensors)
-        return rebuild(self._template, outputs)
+            return list((self._fallback(tensors) if plan is None else plan)(tensors))
 
     @property
     def plans(self) -> list[Shapes]:

@@ -64,7 +64,7 @@ def render(report: Report) -> str:
         rows = [head]
         for one in report.artefacts:
             rows += _rows(one)
-        lines += _aligned(rows)
+        lines += aligned(rows)
     for one in report.artefacts:
         lines.append("")
         lines.append(f"{one.target}: {'  '.join(one.shapes)}")
@@ -84,7 +84,7 @@ def _rows(one: Artefact) -> list[list[str]]:
             [
                 one.target if first else "",
                 name,
-                _size(size),
+                size_text(size),
                 str(one.ops) if first else "",
                 error if first else "",
                 latency if first else "",
@@ -93,14 +93,14 @@ def _rows(one: Artefact) -> list[list[str]]:
     return rows
 
 
-def _size(count: int) -> str:
+def size_text(count: int) -> str:
     for unit, factor in (("MB", 1e6), ("kB", 1e3)):
         if count >= factor:
             return f"{count / factor:.3g} {unit}"
     return f"{count} B"
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(_width(row[i]) for row in rows) for i in range(len(rows[0]))]
     return [
         "  ".join(cell + " " * (width - _width(cell)) for cell, width in zip(row, widths)).rstrip()

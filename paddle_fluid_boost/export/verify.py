@@ -54,7 +54,7 @@ def check(
         if len(outputs) != len(case.want):
             raise ExportError(f"gave {len(outputs)} outputs instead of {len(case.want)}")
         for number, (name, one, want) in enumerate(zip(names, outputs, case.want)):
-            absolute, relative, why = _difference(one, want, narrow)
+            absolute, relative, why = difference(one, want, narrow)
             allowed = rtol or _RTOL.get(str(want.dtype), _DEFAULT_RTOL)
             if why is None and not relative <= allowed and not _is_rounding(case, number, absolute):
                 why = (
@@ -78,7 +78,7 @@ def _is_rounding(case: Case, number: int, absolute: float) -> bool:
     return absolute <= _AS_FAR * case.moved()[number]
 
 
-def _difference(got: np.ndarray, want: np.ndarray, narrow: bool) -> tuple[float, float, str | None]:
+def difference(got: np.ndarray, want: np.ndarray, narrow: bool) -> tuple[float, float, str | None]:
     """Largest absolute and relative difference, and what makes a comparison pointless."""
     if got.shape != want.shape:
         return 0.0, 0.0, f"shape {list(got.shape)} instead of {list(want.shape)}"
