@@ -51,6 +51,8 @@ class OnnxSession:
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """Outputs for dense tensors in the order of the bundle's inputs."""
+        if self._session is None:
+            raise EngineError("the bundle is closed")
         feeds = {n: t.numpy() for n, t in zip(self._inputs, inputs) if n is not None}
         results = self._session.run(None, feeds)
         return [paddle.to_tensor(np.asarray(result)) for result in results]
