@@ -17,8 +17,6 @@ BENCHMARKS = ROOT / "tools" / "benchmarks"
 #: Sizes below those of the benchmarks: what is in question is the conversion.
 SMALL = ("resnet18", "resnet50", "mobilenet_v3_small", "shufflenet_v2", "densenet121")
 IMAGES = dict.fromkeys(SMALL, (3, 64, 64))
-    ("resnet18", "resnet50", "mobilenet_v3_small", "shufflenet_v2", "densenet121"), (3, 64, 64)
-)
 #: Targets of one export with an open batch, and of one with fixed sizes.
 OPEN, FIXED = ("paddle", "onnx", "bundle", "mobile"), ("mnn", "ncnn")
 
