@@ -147,7 +147,13 @@ def _describe(found: Inspection, graph: Graph, names: Sequence[str], fixed: Grap
     ]
     counts = collections.Counter(op for one in _all_graphs(graph) for op in _ops(one))
     found.ops = dict(counts.most_common())
-    constants = {c for one in _all_graphs(graph) for c in one.constants}
+    # Single numbers are arguments of ops.
+    constants = {
+        c
+        for one in _all_graphs(graph)
+        for c in one.constants
+        if c.tensor is not None or math.prod(c.shape) > 1
+    }
     found.parameters = sum(math.prod(c.shape) for c in constants)
     found.parameter_bytes = sum(_bytes(c) for c in constants)
     if fixed is not None and all(-1 not in n.outputs[0].shape for n in fixed.nodes if n.outputs):

@@ -47,7 +47,14 @@ class LoadedModel:
             if MODEL not in self._models:
                 raise KeyError(MODEL)
             rebuild(self._template, self.output_names)
-        except (KeyError, TypeError, ValueError, IndexError, RecursionError) as error:
+        except (
+            AttributeError,
+            KeyError,
+            TypeError,
+            ValueError,
+            IndexError,
+            RecursionError,
+        ) as error:
             raise BundleError(f"{path}: the manifest is damaged: {error!r}") from error
         self.path = path
         self.notes: list[str] = []

@@ -181,8 +181,10 @@ def test_all_artefacts_agree_and_another_network_does_not(folder, unpacked, caps
     assert "THEY DIFFER: output 'logits' is wrong" in said
 
 
-def test_models_with_other_inputs_are_not_compared(unpacked):
+def test_models_with_other_inputs_are_not_compared(folder, unpacked):
     with pytest.raises(ExportError, match="takes x=2,3"):
+        compare(f"{NETS}:square", str(folder / "model.pfb"), shapes="x=2,3")
+    with pytest.raises(ExportError, match="--shape x=2,3 does not fit"):
         compare(f"{NETS}:square", str(unpacked / "model.json"), shapes="x=2,3")
 
 
