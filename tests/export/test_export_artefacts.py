@@ -97,6 +97,7 @@ def test_without_native_engine_the_models_in_the_bundle_serve(folder, monkeypatc
     model.close()
 
 
+@needs_native
 def test_a_plan_that_is_none_is_refused(folder, tmp_path):
     for number, damage in enumerate(
         (
