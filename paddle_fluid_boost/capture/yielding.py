@@ -28,6 +28,8 @@ from .sources import origin
 #: A threshold that is not reached: no full collection.
 _NEVER = 1_000_000
 
+_now = time.perf_counter
+
 #: No pause is longer (seconds): what one very long call has cost others is past.
 _LONGEST_PAUSE = 0.1
 
@@ -73,6 +75,7 @@ class Yielding:
         self._slice = options.capture_slice_ms / 1e3
         self._rest = 1 / options.capture_duty - 1
         self._until = self._worked = 0.0
+        self._ending = False
 
     def __enter__(self) -> None:
         if self._enabled:
@@ -86,16 +89,18 @@ class Yielding:
             _full_collections.resume()
 
     def _on_event(self, frame: FrameType, event: str, arg: object) -> None:
-        if event == "call" and self._stopped() and _may_raise(frame):
+        # Called for every function that is entered or left: as little as can be.
+        if self._ending and event == "call" and _may_raise(frame):
             raise Stopped  # which ends the hook too
-        if time.perf_counter() > self._until:
+        if _now() > self._until:
             if self._rest > 0 and not STATIC_LOCK.contended:
                 spent = max(self._slice, time.thread_time() - self._worked)
                 time.sleep(min(spent * self._rest, _LONGEST_PAUSE))
             self._begin_slice()
 
     def _begin_slice(self) -> None:
-        self._until = time.perf_counter() + self._slice
+        self._ending = self._stopped()
+        self._until = _now() + self._slice
         self._worked = time.thread_time()
 
 

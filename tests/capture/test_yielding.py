@@ -50,6 +50,7 @@ def test_exit_ends_the_work_at_the_next_forward():
     with pytest.raises(Stopped), Yielding(entered.is_set):
         net(x)
         entered.set()
+        time.sleep(0.01)  # more than a slice
         net(x)
     assert sys.getprofile() is None
 
@@ -78,6 +79,7 @@ def test_exit_is_not_raised_inside_finalizers():
     weakref.finalize(second, clean, "finalized")
     with Yielding(stop.is_set):
         stop.set()
+        time.sleep(0.01)  # more than a slice
         del first
         del second
     assert sorted(cleaned) == ["deleted", "deleted", "finalized"]
