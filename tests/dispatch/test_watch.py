@@ -83,7 +83,7 @@ def test_a_touch_during_the_comparison_is_not_lost(monkeypatch) -> None:
     weights = Weights([tensor])
     weights.remember()
     touch(tensor)
-    fingerprint = version._fingerprint
+    fingerprint = version.fingerprint
 
     def slow(one):
         found = fingerprint(one)
@@ -91,6 +91,6 @@ def test_a_touch_during_the_comparison_is_not_lost(monkeypatch) -> None:
         touch(one)  # another thread writes, after its content was read
         return found
 
-    monkeypatch.setattr(version, "_fingerprint", slow)
+    monkeypatch.setattr(version, "fingerprint", slow)
     assert weights.unchanged()
     assert not weights.untouched()

@@ -25,7 +25,7 @@ from paddle_fluid_boost.ir.reference import run
 def rewritten(call, inputs):
     """The rewritten program of ``call``, imported, and what was rewritten."""
     STATIC_LOCK.open()
-    captured, _ = trace(call, inputs, {})
+    captured, _ = trace(call, inputs, {}, call_stacks=True)
     names = [f"y{i}" for i in range(len(captured.output_values))]
     with STATIC_LOCK:
         program = clone_with_fetches(captured.program, captured.output_values, names)
