@@ -39,10 +39,6 @@ _WAKING, _COUNTED = 2, 6
 _TOLERANCE = (1.5, 1.3, 1.2, 1.12, 1.08, 1.06, 1.05, 1.05, 1.05, 1.05)
 #: Those within this factor count as equal: then fewer threads, which leave cores to others.
 _EQUAL = 1.02
-#: Between two runs of a block the threads stay awake, as they do between a user's calls; with each
-#: kernel waking them anew a small network looks four times as slow as it is.  Long enough for
-#: that, short enough not to disturb the user's threads after a block.
-_AWAKE_MS = 2
 #: A run that takes longer (seconds) is followed by a pause.
 _LONG = 2e-3
 #: Blocks are cut short after so many seconds, two runs at least.
@@ -146,7 +142,7 @@ class Race:
         """Runs a candidate a few times in a row; where a run is long, with a pause after each: a
         call of the user that has begun beside it must find an end."""
         begun = self.spent
-        with openmp.team_awake_for(_AWAKE_MS):
+        with openmp.team_awake_for(openmp.WHILE_TIMED_MS):
             for number in range(_WAKING + _COUNTED):
                 started = time.perf_counter()
                 seconds = run_seconds(runner.executable, self.inputs)
