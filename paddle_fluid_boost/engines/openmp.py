@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from . import _paddle as pd
 
 #: For :func:`team_awake_for` while something is timed in the background: the threads stay awake
-#: from one kernel to the next, as in a user's call (woken anew by each kernel, a small network looks
-#: four times as slow as it is), but not so long that they disturb the user's threads after it.
+#: from one kernel to the next, as in a user's call (woken anew by each kernel, a small network
+#: looks four times as slow as it is), but not so long that they disturb the user's threads after.
 WHILE_TIMED_MS = 2
 
 _FILES = {"win32": "libiomp5md.dll", "darwin": "libomp.dylib"}
