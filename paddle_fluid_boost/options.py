@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .errors import OptionError
+from .hardware.devices import parse_device
 
 
 def _option(default: Any, help: str, low: float | None = None, high: float | None = None) -> Any:
@@ -77,6 +78,16 @@ class Options:
     )
     rtol: float = _option(
         1e-4, "largest error of a compiled output, relative to the output's range, in fp32", 0.0
+    )
+
+    # -- accelerators (docs/devices.md) -----------------------------------------------------------
+    device: str = _option(
+        "auto",
+        "where compiled versions run: 'auto' where the tensors are, 'cpu' never on an accelerator, "
+        "'npu', 'npu:1', 'gpu', ...: CPU tensors are taken there as well, results come back",
+    )
+    device_memory_mb: int = _option(
+        0, "MiB that compiled versions may hold on one accelerator; 0 sets no limit", 0
     )
 
     # -- memory (docs/memory.md) ------------------------------------------------------------------
@@ -154,6 +165,13 @@ def _checked(name: str, value: Any, source: str) -> Any:
         raise OptionError(
             f"{source}: option '{name}' must be one of {', '.join(_CHOICES[name])}, got {value!r}"
         )
+    if name == "device" and value != "auto":
+        try:
+            parse_device(value)
+        except ValueError as error:
+            raise OptionError(
+                f"{source}: option 'device' must be 'auto' or a device: {error}"
+            ) from (None)
     if name in _LISTS:
         kind, known = _LISTS[name]
         for item in split_list(value):

@@ -34,6 +34,7 @@ class CapturedProgram:
         ``output_values`` are the matching ``pir.Value``.
     parameters: the *live* eager tensors by name, held by reference: an engine that copies them must
         copy again when their content changes.
+    device: where inputs and parameters live and eager mode computes, e.g. ``"cpu"``, ``"npu:0"``.
     """
 
     program: Any
@@ -43,6 +44,7 @@ class CapturedProgram:
     output_values: list[Any]
     parameters: dict[str, Any]
     seconds: float = 0.0
+    device: str = "cpu"
 
     @property
     def op_names(self) -> list[str]:

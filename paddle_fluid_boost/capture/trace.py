@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..errors import CaptureRefused
+from ..hardware.devices import device_of
 from . import _paddle as pd
 from .call_stacks import no_call_stacks
 from .lock import STATIC_LOCK
@@ -104,10 +105,23 @@ def trace(
         output_values=outputs,
         parameters={tensor.name: tensor for tensor in tensors},
         seconds=time.perf_counter() - started,
+        device=_device([*_tensors((args, kwargs)), *tensors]),
     )
     if len(captured.parameters) != len(tensors):
         raise CaptureRefused("two different tensors share one name", permanent=True)
     return captured, result
+
+
+def _tensors(arguments: Any) -> list[Any]:
+    return [leaf for leaf in leaves(arguments) if isinstance(leaf, pd.EagerTensor)]
+
+
+def _device(tensors: Sequence[Any]) -> str:
+    """Where all of them live; without any, where Paddle computes by default."""
+    devices = {str(device_of(tensor)) for tensor in tensors if tensor._is_initialized()}
+    if len(devices) > 1:
+        raise CaptureRefused(f"its tensors live on several devices: {', '.join(sorted(devices))}")
+    return devices.pop() if devices else pd.paddle.device.get_device()
 
 
 def _explain(error: Exception) -> tuple[str, str]:

@@ -21,7 +21,7 @@ _tracer_holder = pd.tracer_holder
 _default_dtype = pd.default_dtype
 _SCALARS = frozenset({int, float, bool, str, bytes, complex, type(None), type(pd.paddle.float32)})
 #: Tensors can live in several places only where this Paddle knows more than the CPU.
-_MANY_PLACES = pd.paddle.is_compiled_with_cuda() or bool(
+MANY_PLACES = pd.paddle.is_compiled_with_cuda() or bool(
     pd.paddle.device.get_all_custom_device_type() or ()
 )
 
@@ -54,7 +54,7 @@ def _leaf(value: Any, tensors: list[Any]) -> Any:
         if kind is _Tensor and value.__dict__:
             raise Opaque("a tensor that has attributes of the user's")
         shape = value.shape
-        if _MANY_PLACES:
+        if MANY_PLACES:
             shape.append(str(value.place))
         return (kind, value.dtype, *shape, value.is_contiguous(), value.stop_gradient)
     if kind in _SCALARS:
@@ -86,6 +86,8 @@ def key_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, list[An
             parts.append(_leaf(value, tensors))
     parts.append(_tracer_holder._dygraph_tracer_._has_grad)
     parts.append(_default_dtype())
+    if MANY_PLACES:  # where functions make new tensors
+        parts.append(pd.paddle.device.get_device())
     return tuple(parts), tensors
 
 

@@ -25,7 +25,7 @@ from .journal import Journal
 from .plainly import running_plainly
 from .promotion import POLICY, WORKER, Promotion
 from .recheck import WeightsJob
-from .signature import Call, Opaque, key_of
+from .signature import MANY_PLACES, Call, Opaque, key_of
 from .version import Version
 
 log = logging.getLogger("paddle_fluid_boost.guards")
@@ -197,7 +197,16 @@ class Unit:
             result = self._promotion.observe(attempt, call, stats)
         else:
             result = self.cold(*call.args, **call.kwargs)
-        ask = stats.record_eager(time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        if (
+            MANY_PLACES
+            and attempt is None
+            and not stats.calls
+            and any(map(_on_accelerator, call.tensors))
+        ):
+            stats.record_warm_up(seconds)
+            return result
+        ask = stats.record_eager(seconds)
         if attempt is None:
             if not ask and not self.cache.versions:
                 self._sample(stats)
@@ -341,6 +350,10 @@ class Unit:
 
 def _stop_gradient(tensor: Any) -> bool:
     return tensor.stop_gradient
+
+
+def _on_accelerator(tensor: Any) -> bool:
+    return not tensor.place.is_cpu_place()
 
 
 def _is_empty(tensor: Any) -> bool:

@@ -38,6 +38,7 @@ __all__ = [
     "clone_with_fetches",
     "config_method",
     "copy_tensor",
+    "core",
     "dtype_of",
     "empty_tensor",
     "has_onednn",

@@ -26,6 +26,8 @@ def difference(got: Any, want: Any, rtol: float) -> str | None:
         return f"shape {list(got.shape)} instead of {list(want.shape)}"
     if got.dtype != want.dtype:
         return f"dtype {got.dtype} instead of {want.dtype}"
+    if str(got.place) != str(want.place):
+        return f"on {got.place} instead of {want.place}"
     name = str(want.dtype).rpartition(".")[2]
     rtol = min(max(rtol, _LOW_PRECISION.get(name, 0.0)), _HIGH_PRECISION.get(name, math.inf))
     got, want = _numpy(got, name), _numpy(want, name)

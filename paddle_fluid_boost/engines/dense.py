@@ -17,6 +17,12 @@ def dense(tensor: Any) -> Any:
     return tensor if tensor.is_contiguous() else tensor.detach().clone()
 
 
+def on_host(tensor: Any) -> Any:
+    """``tensor`` dense and in the CPU's memory, where its address may be read; itself if it is."""
+    tensor = dense(tensor)
+    return tensor if tensor.place.is_cpu_place() else tensor.detach().cpu()
+
+
 def nbytes(tensor: Any) -> int:
     """Bytes of the content of a tensor."""
     return math.prod(tensor.shape) * tensor.element_size()  # tensor.size is slow
@@ -26,7 +32,7 @@ def fingerprint(tensor: Any) -> tuple[Any, ...]:
     """Shape, dtype and CRC-32 of the content of a tensor; releases the interpreter lock."""
     if not tensor._is_initialized():  # an LSTM's dropout state has a shape but no memory
         return (tuple(tensor.shape), str(tensor.dtype), None)
-    tensor = dense(tensor)
+    tensor = on_host(tensor)
     size = nbytes(tensor)
     if not size:
         return (tuple(tensor.shape), str(tensor.dtype), 0)

@@ -33,7 +33,12 @@ def is_float(tensor: Any) -> bool:
 def is_ordinary(tensor: Any) -> bool:
     """True when all elements of a floating-point tensor are ordinary numbers."""
     quick = _quick_check()
-    if quick is not None and tensor.dtype == pd.paddle.float32 and tensor.is_contiguous():
+    if (
+        quick is not None
+        and tensor.dtype == pd.paddle.float32
+        and tensor.is_contiguous()
+        and tensor.place.is_cpu_place()
+    ):
         return quick(tensor.data_ptr(), prod(tensor.shape))
     with pd.paddle.no_grad():
         return bool((tensor.detach().abs().astype("float32") < 1e18).all())

@@ -19,7 +19,7 @@ from .paddle_inference_run import PredictorExecutable, error_summary
 from .probe_client import PROBE, ProbeUnavailable
 
 #: Bytes of one element of what a predictor takes.
-_ITEM_BYTES = {
+ITEM_BYTES = {
     "bool": 1,
     "uint8": 1,
     "int8": 1,
@@ -32,7 +32,7 @@ _ITEM_BYTES = {
     "float64": 8,
 }
 #: Merges equal outputs into one, which the predictor then cannot find.
-_CSE = "common_subexpression_elimination_pass"
+CSE = "common_subexpression_elimination_pass"
 #: Probe verdicts remembered; the oldest goes.
 _MAX_VERDICTS = 64
 
@@ -85,12 +85,12 @@ class PaddleInference:
         """
         wanted = _checked(settings)
         for slot in (*captured.inputs, *captured.outputs):
-            if slot.dtype not in _ITEM_BYTES:
+            if slot.dtype not in ITEM_BYTES:
                 raise EngineError(f"{self.name}: '{slot.name}' has dtype {slot.dtype}")
         names = captured.op_names
         notes = [f"Paddle Inference {pd.paddle.__version__}, {wanted['threads']} thread(s)"]
         with exported(captured, onednn=wanted["onednn"]) as model:
-            left_out: tuple[str, ...] = (_CSE,) if model.predictor_outputs > 1 else ()
+            left_out: tuple[str, ...] = (CSE,) if model.predictor_outputs > 1 else ()
             if wanted["onednn"]:
                 cures = safety.passes_to_leave_out(names)
                 left_out += cures
@@ -199,12 +199,13 @@ def _held_bytes(
     captured: CapturedProgram, model: ExportedModel, settings: PredictorSettings
 ) -> int:
     """An estimate: parameters (oneDNN keeps them in its own layout too), inputs and outputs."""
-    ends = sum(_slot_bytes(slot) for slot in (*captured.inputs, *captured.outputs))
+    ends = sum(slot_bytes(slot) for slot in (*captured.inputs, *captured.outputs))
     return model.parameter_bytes * (2 if settings.onednn else 1) + ends
 
 
-def _slot_bytes(slot: Slot) -> int:
+def slot_bytes(slot: Slot) -> int:
+    """Bytes of one tensor; an open dimension counts as 1."""
     count = 1
     for size in slot.shape:
         count *= max(size, 1)
-    return count * _ITEM_BYTES[slot.dtype]
+    return count * ITEM_BYTES[slot.dtype]

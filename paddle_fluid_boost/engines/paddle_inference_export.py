@@ -24,7 +24,7 @@ from ..capture.program import CapturedProgram
 from ..errors import EngineError
 from ..ir.graph import numpy_dtype
 from . import _paddle as pd
-from .dense import dense
+from .dense import on_host
 
 #: Numbers of ``framework.proto``'s ``VarType.Type``, by numpy's name of the dtype.
 _PROTO_TYPE = {
@@ -174,7 +174,7 @@ def _content(tensor: Any, dtype: str, shape: list[int]) -> np.ndarray:
     if not tensor._is_initialized():
         # A buffer that inference never reads, such as the dropout state of an RNN.
         return np.zeros(shape, numpy_dtype(dtype))
-    tensor = dense(tensor)
+    tensor = on_host(tensor)
     if dtype in _SHARED_WITH_NUMPY:
         return np.from_dlpack(tensor.detach())
     return np.ascontiguousarray(tensor.numpy())

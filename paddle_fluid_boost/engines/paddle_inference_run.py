@@ -52,6 +52,7 @@ class PredictorExecutable:
         per_thread_caches: bool,
         nbytes: int,
         notes: list[str],
+        place: Any = None,
     ) -> None:
         """Takes over ``predictor``.
 
@@ -59,6 +60,7 @@ class PredictorExecutable:
             input_names: names of the captured inputs, in calling order.
             output_order: for each captured output, the number of the predictor's output.
             per_thread_caches: the predictor's memory grows with the number of calling threads.
+            place: where the outputs are wanted; None for a predictor on the CPU.
         """
         self.engine = engine
         self.nbytes = nbytes
@@ -68,6 +70,7 @@ class PredictorExecutable:
         self._feed_order = _positions(input_names, predictor.get_input_names())
         self._output_order = tuple(output_order)
         self._per_thread_caches = per_thread_caches
+        self._place = place
         self._direct_threads: set[int] = set()
         self._lock = threading.Lock()
         with _forking:
@@ -93,7 +96,10 @@ class PredictorExecutable:
                 raise EngineError(f"{self.engine}: {error_summary(error)}") from error
             finally:
                 pd.set_math_threads(threads)
-            return [_own_copy(results[number]) for number in self._output_order]
+            return [self._own_copy(results[number]) for number in self._output_order]
+
+    def _own_copy(self, tensor: Any) -> Any:
+        return _copy_of(tensor) if self._place is None else tensor._copy_to(self._place, True)
 
     def _may_run_here(self) -> bool:
         thread = threading.get_ident()
@@ -123,7 +129,7 @@ def _positions(captured: Sequence[str], predictor: Sequence[str]) -> tuple[int, 
     return tuple(where[name] for name in predictor)
 
 
-def _own_copy(tensor: Any) -> Any:
+def _copy_of(tensor: Any) -> Any:
     dtype = str(tensor.dtype).rsplit(".", 1)[-1].lower()
     if dtype in _NUMPY_DTYPES and tensor.size * tensor.element_size() >= LARGE_OUTPUT:
         return pd.adopt_array(np.from_dlpack(tensor).copy())
@@ -133,7 +139,7 @@ def _own_copy(tensor: Any) -> Any:
 def error_summary(error: BaseException) -> str:
     """The lines of a Paddle error that say what happened, without its C++ trace."""
     lines = [line.strip() for line in str(error).splitlines()]
-    told = [line for line in lines if line.startswith(("(", "[Hint", "["))] or [
+    told = [line for line in lines if line.startswith(("(", "[Hint", "[", "ExternalError"))] or [
         x for x in lines if x
     ]
     return f"{type(error).__name__}: {' '.join(told[:3])[:500]}"

@@ -81,6 +81,13 @@ def probe(request: dict[str, Any]) -> str | None:
     return None
 
 
+def probe_device(request: dict[str, Any]) -> str | None:
+    """The same for a custom device; see ``probe_device.py``."""
+    from .probe_device import probe_device
+
+    return probe_device(request)
+
+
 def serve(requests: TextIO, answers: TextIO) -> None:
     """Answers requests until the input ends or nothing comes for ``IDLE_SECONDS``."""
     while select.select([requests], [], [], IDLE_SECONDS)[0]:
@@ -88,7 +95,8 @@ def serve(requests: TextIO, answers: TextIO) -> None:
         if not line:
             return
         try:
-            wrong = probe(json.loads(line))
+            request = json.loads(line)
+            wrong = probe_device(request) if "device" in request else probe(request)
         except Exception as error:  # whatever Paddle throws is the answer
             wrong = f"raises {type(error).__name__}: {str(error).strip()[-300:]}"
         answers.write(ANSWER + json.dumps({"wrong": wrong}) + "\n")

@@ -6,6 +6,7 @@ import functools
 import importlib
 
 from ..hardware.advice import cpu_advice
+from ..hardware.devices import CPU, is_custom, parse_device
 from ..options import Options, options, split_list
 from .base import Engine
 
@@ -15,10 +16,29 @@ _ENGINES = {
     "paddle_inference": ("paddle_inference", "PaddleInference"),
     "onnxruntime": ("onnx_runtime", "OnnxRuntime"),
     "openvino": ("openvino", "OpenVino"),
+    "custom_device": ("custom_device", "CustomDevice"),
 }
 
 
-def engine_names() -> list[str]:
+def engine_names(device: str = "cpu") -> list[str]:
+    """The engines for programs on ``device``, in order.
+
+    On the CPU that of the accelerator that ``options.device`` may ask for, and those of
+    ``options.engines``; on an accelerator the engine for it, unless ``options.device`` is "cpu".
+    """
+    where = parse_device(device)
+    if where != CPU:
+        return [] if options.device == "cpu" else _accelerator_engines(where.kind)
+    if options.device in ("auto", "cpu"):
+        return _cpu_engines()
+    return [*_accelerator_engines(parse_device(options.device).kind), *_cpu_engines()]
+
+
+def _accelerator_engines(kind: str) -> list[str]:
+    return ["custom_device"] if is_custom(kind) else []
+
+
+def _cpu_engines() -> list[str]:
     """The engines that ``options.engines`` asks for, in order.
 
     Where the user left the option alone the hardware library has the order for this processor, and

@@ -113,7 +113,10 @@ def offers(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """(name of an engine, settings) of every candidate, the one with the label ``best`` first;
     ``tried`` takes the engines that cannot be used here, and why."""
-    for name in sorted(engine_names(), key=lambda name: best.split(" ")[0] != name):
+    names = engine_names(captured.device)
+    if not names:
+        tried.append((captured.device, "no engine serves programs on this device"))
+    for name in sorted(names, key=lambda name: best.split(" ")[0] != name):
         try:
             engine = make_engine(name)
             reason = engine.unavailable()

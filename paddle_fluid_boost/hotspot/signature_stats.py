@@ -41,6 +41,7 @@ class SignatureStats:
     decided_time: when the policy last asked for a compile.
     published_at / published_time: compiled calls and time when the version came into use.
     backoff: every version that failed or did not pay back doubles what the next one must promise.
+    warm_up_calls / warm_up_seconds: first calls on an accelerator, left out of all the others.
     measured_eager / measured_compiled: medians that the worker measured side by side.
     retry_at: for a rejected signature the eager call at which it may be tried again, ``NEVER``
         when only a change of the code or its surroundings can lift the refusal.
@@ -77,6 +78,8 @@ class SignatureStats:
         "rejections",
         "state",
         "timed_until",
+        "warm_up_calls",
+        "warm_up_seconds",
     )
 
     def __init__(self, key: Hashable = None, lookup: int = 0) -> None:
@@ -106,6 +109,8 @@ class SignatureStats:
         self.measured_eager = 0.0
         self.measured_compiled = 0.0
         self.eager_before_compile: tuple[int, float, float] = (0, 0.0, 0.0)
+        self.warm_up_calls = 0
+        self.warm_up_seconds = 0.0
         self._eager_ring = [0.0] * SAMPLE
         self._compiled_ring = [0.0] * SAMPLE
 
@@ -121,6 +126,12 @@ class SignatureStats:
         if calls == 1:
             self.first_call = now - seconds
         return calls >= self.next_check
+
+    def record_warm_up(self, seconds: float) -> None:
+        """Counts a call in which an accelerator compiled its kernels: its time tells nothing of
+        the calls to come, and takes no part in any decision."""
+        self.warm_up_calls += 1
+        self.warm_up_seconds += seconds
 
     def sample_due(self) -> bool:
         """Counts a compiled call (call it once for each); True when this one should be timed."""
@@ -145,7 +156,7 @@ class SignatureStats:
     @property
     def calls(self) -> int:
         """All calls, eager and compiled."""
-        return self.eager_calls + self.compiled_calls
+        return self.warm_up_calls + self.eager_calls + self.compiled_calls
 
     def eager_median(self) -> float:
         """Median seconds of the last eager calls (at most ``SAMPLE``); 0.0 before the first."""
@@ -207,6 +218,8 @@ class SignatureStats:
             "eager_calls": self.eager_calls,
             "eager_seconds": self.eager_seconds,
             "eager_median": self.eager_median(),
+            "warm_up_calls": self.warm_up_calls,
+            "warm_up_seconds": self.warm_up_seconds,
             "compiled_calls": self.compiled_calls,
             "compiled_seconds": self.compiled_seconds(),
             "compiled_median": self.compiled_median(),

@@ -72,7 +72,7 @@ def choose(captured, monkeypatch):
             toy.runs.append(executable.number)
             return toy.seconds[executable.number]
 
-        monkeypatch.setattr(select, "engine_names", lambda: ["toy"])
+        monkeypatch.setattr(select, "engine_names", lambda _: ["toy"])
         monkeypatch.setattr(select, "make_engine", lambda name: toy)
         monkeypatch.setattr(select, "run_seconds", seconds_of_a_run)
         x = paddle.ones([2])

@@ -61,7 +61,7 @@ def tune(monkeypatch):
         table = {engine.name: engine for engine in engines}
         for module in (select, tuner):
             monkeypatch.setattr(module, "make_engine", table.__getitem__)
-        monkeypatch.setattr(select, "engine_names", lambda: list(table))
+        monkeypatch.setattr(select, "engine_names", lambda _: list(table))
         monkeypatch.setattr(tuner, "thread_counts", lambda: [4, 2, 1])
         monkeypatch.setattr(tuner, "fingerprint", lambda captured: captured)
         monkeypatch.setattr(

@@ -1,0 +1,297 @@
+"""What happens in processes with the simulated device: ``python npu_scenarios.py NAME``.
+
+Each scenario prints facts as JSON; the tests judge them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+from paddle import nn
+from simulated_npu_build import ANSWER, SimulatedNpu
+
+import paddle_fluid_boost as pfb
+from paddle_fluid_boost.capture.lock import STATIC_LOCK
+from paddle_fluid_boost.capture.trace import trace
+from paddle_fluid_boost.dispatch.explanations import find_unit
+from paddle_fluid_boost.engines.custom_device import CustomDevice
+from paddle_fluid_boost.engines.device_memory import held_bytes, peak_bytes
+from paddle_fluid_boost.errors import EngineError
+
+NPU = SimulatedNpu()
+
+
+class SmallNet(nn.Layer):
+    """A CNN of which the device has the additions and, where its input is there, the ReLU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2D(3, 8, 3, padding=1)
+        self.norm = nn.BatchNorm2D(8)
+        self.last = nn.Linear(512, 5)
+
+    def forward(self, x: Any) -> Any:
+        return self.last(F.relu(self.norm(self.conv(x))).flatten(1))
+
+
+def images() -> Any:
+    return paddle.randn([2, 3, 8, 8])
+
+
+def error(got: Any, want: Any) -> float:
+    return float((got.cpu() - want.cpu()).abs().max())
+
+
+def compiled_net() -> tuple[Any, Any]:
+    """(the boosted net, the same net's plain forward), compiled at its second call or so."""
+    plain = SmallNet()
+    plain.eval()
+    net = pfb.to_static(plain)
+    for _ in range(6):
+        net(images())
+    return net, lambda x: SmallNet.forward(plain, x)
+
+
+def version_of(net: Any) -> Any:
+    """The one compiled version of ``net``, or None."""
+    versions = find_unit(net).cache.all()
+    return versions[0] if versions else None
+
+
+def capture(call: Any, *args: Any) -> Any:
+    STATIC_LOCK.open()
+    return trace(call, args, {})[0]
+
+
+def on_the_device() -> dict[str, Any]:
+    """Paddle has put everything on the device by itself."""
+    net, plain = compiled_net()
+    first = version_of(net)
+    executable = first.executable
+    errors, places = [], set()
+    for _ in range(3):
+        x = images()
+        got = net(x)
+        places.add(str(got.place))
+        errors.append(error(got, plain(x)))
+    x = images()
+    net(x)  # nothing is left to allocate
+    before = {event: NPU.count(event) for event in ("d2h", "h2d", "kernel")}
+    bytes_before = NPU.nbytes("d2h") + NPU.nbytes("h2d")
+    executable([x])
+    counted = {event: NPU.count(event) - before[event] for event in before}
+    counted["bytes"] = NPU.nbytes("d2h") + NPU.nbytes("h2d") - bytes_before
+    placement = executable.placement
+    net.conv.weight.set_value(net.conv.weight * 2)
+    x = images()
+    stale = error(net(x), plain(x))
+    withdrawn = version_of(net) is not first
+    x = images()
+    x[0, 0, 0, 0] = float("nan")
+    nan_alike = bool(np.array_equal(net(x).numpy(), plain(x).numpy(), equal_nan=True))
+    return {
+        "engine": executable.engine,
+        "errors": errors,
+        "places": sorted(places),
+        "weights": str(net.conv.weight.place),
+        "counted": counted,
+        "on_device": dict(placement.on_device),
+        "on_cpu": dict(placement.on_cpu),
+        "reasons": placement.reasons,
+        "copies": dict(placement.copies),
+        "copied_bytes": placement.copied_bytes,
+        "shares": {name: placement.caused_share(name) for name in placement.on_cpu},
+        "explained": str(pfb.explain(net)),
+        "stale": stale,
+        "withdrawn": withdrawn,
+        "nan_alike": nan_alike,
+    }
+
+
+def from_the_cpu() -> dict[str, Any]:
+    """The user works on the CPU and asks for the second device."""
+    paddle.set_device("cpu")
+    # Without engines for the CPU: the quickest serves, and nothing is quick on a simulated device.
+    pfb.configure(device="npu:1", probe_in_child=False, engines="")
+    net, plain = compiled_net()
+    x = images()
+    got = net(x)
+    kernels = NPU.count("kernel")
+    net(x)
+    pfb.configure(device="npu:6", engines="paddle_inference")
+    missing, _ = compiled_net()
+    pfb.configure(device="auto")
+    stays, _ = compiled_net()
+    return {
+        "engine": version_of(net).executable.engine,
+        "place": str(got.place),
+        "error": error(got, plain(x)),
+        "ran_there": NPU.count("kernel") > kernels,
+        "live": [NPU.live(0) > 0, NPU.live(1) > 0],
+        "missing": str(pfb.explain(missing)),
+        "missing_engine": version_of(missing).executable.engine,
+        "auto_engine": version_of(stays).executable.engine,
+        "default_device": paddle.device.get_device(),
+    }
+
+
+def failures() -> dict[str, Any]:
+    """Runs fail on the device; every call must be answered all the same."""
+    pfb.configure(device="npu", probe_in_child=False, engines="")
+    paddle.set_device("cpu")
+    facts: dict[str, Any] = {}
+    for event in ("allocate", "h2d", "d2h", "synchronize"):
+        net, plain = compiled_net()
+        x = images()
+        was_there = "npu" in version_of(net).executable.engine
+        if event == "allocate":  # the first size that the device has not met
+            paddle.device.empty_cache()
+        live = NPU.live()
+        NPU.fail(event)
+        wrong = error(net(x), plain(x))
+        again = error(net(x), plain(x))
+        NPU.fail(event, -1)
+        facts[event] = {
+            "was_there": was_there,
+            "wrong": max(wrong, again),
+            "withdrawn": version_of(net) is None,
+            "explained": str(pfb.explain(net)),
+            "held": held_bytes("npu:0"),
+            "given_back": live - NPU.live(),
+        }
+    return facts
+
+
+def engine_rules() -> dict[str, Any]:
+    """What the engine itself refuses, and how it counts memory."""
+    engine = CustomDevice()
+    net = SmallNet()
+    net.eval()
+    pfb.configure(probe_in_child=False)
+    wide = nn.Linear(400, 400)
+    wide.eval()
+    x, flat = images(), paddle.randn([1, 400])
+    captured, wide_captured = capture(net, x), capture(wide, flat)
+    net(x)
+    settings = {"device": "npu:0"}
+    facts: dict[str, Any] = {"candidates": engine.candidates(captured)}
+
+    def refusal(call: Any, *args: Any) -> str:
+        try:
+            call(*args)
+        except EngineError as error:
+            return str(error)
+        return "accepted"
+
+    paddle.device.empty_cache()
+    before = NPU.live()
+    executable = engine.build(captured, settings)
+    executable([x])
+    facts["used"] = NPU.live() - before
+    facts["held"] = held_bytes("npu:0")
+    facts["peak"] = peak_bytes(captured)
+    facts["parameters"] = sum(p.size * 4 for p in captured.parameters.values())
+    facts["other_shape"] = refusal(executable, [paddle.randn([3, 3, 8, 8])])
+    facts["still_runs"] = error(executable([x])[0], net(x))
+    facts["from_cpu"] = error(executable([x.cpu()])[0], net(x))
+    facts["strided"] = error(
+        executable([x.transpose([0, 1, 3, 2])])[0], net(x.transpose([0, 1, 3, 2]))
+    )
+
+    results: list[float] = []
+    want = net(x)
+    work = lambda: results.extend(error(executable([x])[0], want) for _ in range(5))  # noqa: E731
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    facts["threads"] = [len(results), max(results)]
+
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if "after a fork" in refusal(executable, [x]) else 1)
+    facts["fork"] = os.waitpid(child, 0)[1]
+
+    # What it holds leaves no room for another under the limit, until it is closed.
+    pfb.configure(device_memory_mb=1)
+    one = engine.build(wide_captured, settings)
+    facts["no_room"] = refusal(engine.build, wide_captured, settings)
+    one.close()
+    one.close()
+    engine.build(wide_captured, settings).close()
+    executable.close()
+    facts["closed"] = refusal(executable, [x])
+    facts["left"] = held_bytes("npu:0")
+    paddle.device.empty_cache()
+    facts["kept"] = NPU.live() - before
+
+    facts["unknown_device"] = refusal(engine.build, captured, {"device": "npu:9"})
+    facts["unknown_kind"] = refusal(engine.build, captured, {"device": "tpu"})
+    facts["wrong_settings"] = refusal(engine.build, captured, {"threads": 1})
+    NPU.fail("allocate")
+    paddle.device.empty_cache()
+    facts["no_memory"] = refusal(engine.build, captured, settings)
+    NPU.fail("allocate", -1)
+    facts["after_no_memory"] = held_bytes("npu:0")
+    engine.build(captured, settings).close()
+    return facts
+
+
+def first_run() -> dict[str, Any]:
+    """The device compiles kernels in the first run of a shape: SIMULATED_NPU_COMPILE_MS."""
+    pfb.configure(probe_in_child=False, hot_calls=0)
+    function = pfb.to_static(lambda x: F.relu(x + x))
+    x = paddle.randn([7, 11])
+    compiles = NPU.count("compile")
+    for _ in range(3):
+        function(x)
+    stats = next(iter(find_unit(function).stats.signatures.values()))
+    facts = {
+        "compiles": NPU.count("compile") - compiles,
+        "calls": stats.calls,
+        "warm_up_calls": stats.warm_up_calls,
+        "warm_up_s": stats.warm_up_seconds,
+        "eager_calls": stats.eager_calls,
+    }
+    engine = CustomDevice()
+    executable = engine.build(
+        capture(lambda x: F.relu(x + x), paddle.randn([5, 13])), {"device": "npu:0"}
+    )
+    executable([paddle.randn([5, 13])])
+    facts["first_s"] = executable.first_seconds
+    facts["notes"] = executable.notes
+    return facts
+
+
+def aborts() -> dict[str, Any]:
+    """The driver aborts a process that runs our predictor: that must be the probe child."""
+    paddle.set_device("cpu")
+    pfb.configure(device="npu")
+    os.environ["SIMULATED_NPU_ABORT"] = "kernel"  # the child's driver reads it, ours is past that
+    net, plain = compiled_net()
+    x = images()
+    return {
+        "error": error(net(x), plain(x)),
+        "engine": version_of(net).executable.engine,
+        "explained": str(pfb.explain(net)),
+    }
+
+
+def main(name: str) -> None:
+    pfb.configure(sync=True, min_gain=0.0, hot_calls=1, compile_timeout_s=500.0, cache=False)
+    paddle.seed(3)
+    with paddle.no_grad():
+        facts = globals()[name]()
+    print(ANSWER + json.dumps(facts), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
