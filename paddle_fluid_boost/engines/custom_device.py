@@ -16,6 +16,7 @@ from .custom_device_config import make_custom_device_config, place_inputs
 from .device_memory import Share, peak_bytes
 from .device_run import DeviceExecutable
 from .lowered import Placement, parse_lowered, placement
+from .openmp import math_threads
 from .paddle_inference import CSE, ITEM_BYTES, slot_bytes
 from .paddle_inference_export import ExportedModel, exported
 from .paddle_inference_run import PredictorExecutable, error_summary
@@ -136,7 +137,7 @@ def _probe(
 
 
 def _create(placed: str, params: str, device: Device, left_out: tuple[str, ...]) -> Any:
-    threads = pd.math_threads()
+    threads = math_threads()
     try:
         config = make_custom_device_config(placed, params, device, left_out)
         return pd.paddle.inference.create_predictor(config)
