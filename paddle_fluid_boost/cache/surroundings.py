@@ -19,7 +19,7 @@ _ROOMS = ("engines", "passes", "ir", "memory", "hardware")
 #: Environment variables that change what oneDNN, OpenMP and Paddle do start like this.
 _VARIABLES = ("DNNL_", "ONEDNN_", "OMP_", "KMP_", "MKL_", "OPENBLAS_", "FLAGS_", "GOMP_")
 #: Options that change which candidates there are, or how one is judged.
-_OPTIONS = ("engines", "threads", "rtol", "probe_in_child", "onednn_cache_capacity")
+_OPTIONS = ("engines", "device", "threads", "rtol", "probe_in_child", "onednn_cache_capacity")
 
 
 def surroundings() -> dict[str, Any]:
