@@ -63,7 +63,7 @@ def tune(monkeypatch):
             monkeypatch.setattr(module, "make_engine", table.__getitem__)
         monkeypatch.setattr(select, "engine_names", lambda _: list(table))
         monkeypatch.setattr(tuner, "thread_counts", lambda: [4, 2, 1])
-        monkeypatch.setattr(tuner, "fingerprint", lambda captured: captured)
+        monkeypatch.setattr(tuner, "fingerprint", lambda captured: captured.key)
         monkeypatch.setattr(
             tuner, "cpu_advice", lambda: SimpleNamespace(fallback=("paddle_inference",))
         )
@@ -75,7 +75,10 @@ def tune(monkeypatch):
         monkeypatch.setattr(tuner, "run_seconds", run_seconds)
         memory = tuner.Remembering(on_disk=False) if memory is None else memory
         pauses = []
-        choice = tuner.tune(program, [ONE], [ONE], 1.0, pauses.append, budget=budget, memory=memory)
+        captured = SimpleNamespace(key=program, device="cpu")
+        choice = tuner.tune(
+            captured, [ONE], [ONE], 1.0, pauses.append, budget=budget, memory=memory
+        )
         assert pauses  # the user's thread gets its turn after every piece of work
         return choice
 
