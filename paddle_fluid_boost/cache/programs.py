@@ -15,7 +15,7 @@ _COUNTED = re.compile(r'(parameter_name|struct_name):"([^"]*)"')
 
 
 def program_key(captured: CapturedProgram) -> str:
-    """A digest of the ops, their attributes, and every shape and dtype.
+    """A digest of the ops, their attributes, every shape and dtype, and the device.
 
     The weights' names and content are no part of it: what is kept under it (how fast engines are,
     whether one crashes) holds for other weights too.
@@ -29,4 +29,4 @@ def program_key(captured: CapturedProgram) -> str:
 
     text = _COUNTED.sub(renamed, str(captured.program))
     shapes = [(list(slot.shape), slot.dtype) for slot in (*captured.inputs, *captured.outputs)]
-    return key(text, len(captured.inputs), shapes)
+    return key(text, len(captured.inputs), shapes, captured.device)
