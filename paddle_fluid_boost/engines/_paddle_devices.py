@@ -1,7 +1,7 @@
 """The names of Paddle about accelerators that the engines rely on, and nothing else.
 
-Checked on PaddlePaddle 3.1.1, 3.2.2 and 3.3.1 with the simulated device of ``tests/devices``; what
-concerns GPUs was read in Paddle's sources only.
+Checked on PaddlePaddle 3.3.1 with the simulated device of ``tests/devices``; what concerns GPUs was
+run nowhere.
 """
 
 from __future__ import annotations
@@ -34,14 +34,6 @@ def custom_devices() -> list[Device]:
 def _split(name: str) -> tuple[str, int]:
     kind, _, number = name.partition(":")
     return kind, int(number or 0)
-
-
-def gpu_count() -> int:
-    """GPUs that this build of Paddle can use; 0 for a build without CUDA, which is never asked:
-    some questions about GPUs crash it."""
-    if not pd.paddle.is_compiled_with_cuda():
-        return 0
-    return int(pd.paddle.device.cuda.device_count())
 
 
 def place_of(device: Device) -> Any:

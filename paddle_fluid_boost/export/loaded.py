@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ..engines.dense import dense
+from ..engines.dense import on_host
 from ..engines.native.engine import NativeEngine
 from ..errors import BundleError, EngineError
 from .bundle_file import read_bundle
@@ -178,7 +178,7 @@ def _fitting(one: dict[str, Any], value: Any, sizes: dict[str, int]) -> Any:
             f"input '{one['name']}' must be {one['dtype']}{one['dims']}, got {dtype}{shape}"
             + (f" where {sizes}" if sizes else "")
         )
-    return dense(tensor)
+    return on_host(tensor)
 
 
 def _checked(one: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import threading
 from typing import Any
 
@@ -269,6 +270,22 @@ def first_run() -> dict[str, Any]:
     facts["first_s"] = executable.first_seconds
     facts["notes"] = executable.notes
     return facts
+
+
+def bundle() -> dict[str, Any]:
+    """A bundle made on the CPU, loaded and called where Paddle computes on the device."""
+    paddle.set_device("cpu")
+    net = nn.Sequential(nn.Linear(6, 4), nn.ReLU())
+    net.eval()
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "out")
+        pfb.export(net, out, to="bundle", shapes="x=2,6")
+        x = paddle.randn([2, 6])
+        want = net(x)
+        paddle.set_device("npu:0")
+        model = pfb.load(os.path.join(out, "model.pfb"))
+        there = paddle.to_tensor(x.numpy())
+        return {"place": str(there.place), "error": error(model(there), want)}
 
 
 def aborts() -> dict[str, Any]:

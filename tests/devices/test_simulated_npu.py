@@ -128,3 +128,9 @@ def test_an_abort_happens_in_the_probe_child(scenario):
     assert "in a child process, it crashes the process (SIGABRT)" in facts["explained"]
     assert facts["engine"] != "paddle_inference on npu:0"
     assert facts["error"] < 1e-4
+
+
+def test_a_bundle_takes_tensors_on_the_device(scenario):
+    facts = scenario("bundle")  # the CPU's plans must not read device addresses
+    assert facts["place"] == "Place(npu:0)"
+    assert facts["error"] < 1e-5
