@@ -74,13 +74,15 @@ def test_versions_are_bounded_for_the_process() -> None:
     assert len(find_unit(nets[-1]).cache) == 1, "the newest one must not be the victim"
 
 
+@pytest.mark.skipif(not NATIVE, reason="no native engine")
 def test_memory_of_versions_is_bounded_for_the_process() -> None:
     nets = []
     for _ in range(3):
         net = nn.Sequential(*(nn.Linear(8, 8) for _ in range(20)))
         net.eval()
         nets.append(pfb.to_static(net))
-    with pfb.override(max_version_mb=1):
+    # One engine: how much a version holds depends on it, and on a busy machine another may win.
+    with pfb.override(max_version_mb=1, engines="native"):
         for net in nets:
             warm(net, paddle.randn([2, 8]))
     held = [len(find_unit(net).cache) for net in nets]
