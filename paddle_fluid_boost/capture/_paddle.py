@@ -51,6 +51,9 @@ try:
     Value = paddle.pir.Value
     EagerTensor = paddle.Tensor
     default_dtype = paddle.get_default_dtype
+    #: Tensor -> how often it was written to.  `Tensor.inplace_version` is a Python function around
+    #: this method, which takes three times as long: it is asked for every parameter in each call.
+    inplace_version = EagerTensor._inplace_version
     tracer_holder._dygraph_tracer_  # noqa: B018 - the attribute must exist
 except (ImportError, AttributeError) as error:
     raise UnsupportedPaddleError(

@@ -22,7 +22,6 @@ from .extraordinary import NumbersCheck
 from .results import Rebuild
 from .watch import watch
 
-_inplace_version = attrgetter("inplace_version")
 _stop_gradient = attrgetter("stop_gradient")
 #: Up to so many bytes of parameters are compared in the calling thread when they were touched.
 _INLINE_BYTES = 1 << 20
@@ -57,7 +56,7 @@ class Weights:
         self._touched: set[tuple[int, int]] = set()
         self._round = 0
         self._comparing = threading.Lock()
-        self._versions = list(map(_inplace_version, self.tensors))
+        self._versions = list(map(pd.inplace_version, self.tensors))
         self._content: list[tuple[Any, ...]] = []
         self._watch(self.tensors)
 
@@ -74,19 +73,19 @@ class Weights:
     def remember(self) -> None:
         """Takes the present content as the captured one (call it before an engine copies it)."""
         self._touched.clear()
-        self._versions = list(map(_inplace_version, self.tensors))
+        self._versions = list(map(pd.inplace_version, self.tensors))
         self._content = list(map(fingerprint, self.tensors))
 
     def untouched(self) -> bool:
         """The check of every call: nobody has reported or counted a write."""
-        return not self._touched and list(map(_inplace_version, self.tensors)) == self._versions
+        return not self._touched and list(map(pd.inplace_version, self.tensors)) == self._versions
 
     def unchanged(self) -> bool:
         """Compares the content of what was touched; touches that changed nothing are forgotten."""
         with self._comparing:
             self._round += 1
             touched = self._touched.copy()
-            versions = list(map(_inplace_version, self.tensors))
+            versions = list(map(pd.inplace_version, self.tensors))
             suspects = self._suspects(touched, versions)
             if any(fingerprint(self.tensors[i]) != self._content[i] for i in suspects):
                 return False
@@ -100,7 +99,7 @@ class Weights:
         """True when :meth:`unchanged` is quick enough for the calling thread."""
         if self._comparing.locked():
             return False
-        suspects = self._suspects(self._touched.copy(), list(map(_inplace_version, self.tensors)))
+        suspects = self._suspects(self._touched.copy(), list(map(pd.inplace_version, self.tensors)))
         return sum(nbytes(self.tensors[i]) for i in suspects) <= _INLINE_BYTES
 
     def _suspects(self, touched: set[tuple[int, int]], versions: list[int]) -> list[int]:

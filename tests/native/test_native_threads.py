@@ -40,6 +40,12 @@ def test_a_plan_that_recovered_is_taken_again() -> None:
     assert _calls(choice, (1.0, 2.0), 5000)[-1] == 0
 
 
+def test_a_plan_judged_beside_a_compile_is_soon_judged_again() -> None:
+    choice = ThreadChoice()
+    _calls(choice, (7.0, 2.0), 16)
+    assert _calls(choice, (1.0, 2.0), 50)[-1] == 0
+
+
 def test_equal_costs_do_not_make_it_change_its_mind() -> None:
     taken = _calls(ThreadChoice(), (2.0, 2.0), 5000)
     assert taken.count(1) < 0.02 * len(taken)

@@ -20,9 +20,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--models", default=",".join(_MODELS), help="comma separated; all: the whole zoo"
     )
-    parser.add_argument("--ways", default="all", help="who competes, comma separated; eager always")
+    parser.add_argument(
+        "--ways", default="all", help="who competes, as in the table, comma separated; eager always"
+    )
     parser.add_argument("--batch", default="1", help="batch sizes, comma separated")
     parser.add_argument("--rounds", type=int, default=6, help="blocks of ten calls for each")
+    parser.add_argument(
+        "--memory", action="store_true", help="also the memory of each, in a process of its own"
+    )
 
 
 def chosen(models: str) -> list[str]:
@@ -37,7 +42,8 @@ def chosen(models: str) -> list[str]:
 def run(options: argparse.Namespace) -> int:
     print(machine.headline())
     print("Milliseconds for one inference: median (least; quartile distance), gain over eager,")
-    print("seconds until ready, largest error against eager relative to the output's range.\n")
+    print("seconds until ready, largest error against eager relative to the output's range,")
+    print("with --memory the MiB that its process grew by: at the end (at the peak).\n")
     results: dict[str, Any] = {}
     models = chosen(options.models)
     for model in models:
@@ -47,6 +53,8 @@ def run(options: argparse.Namespace) -> int:
             )
             name = model if batch == "1" else f"{model} x{batch}"
             results[name] = outcome
+            if options.memory:
+                _add_memory(outcome, model, batch)
             _print_table(name, outcome)
     _print_summary(results)
     print(f"\n{machine.save('zoo', results)}")
@@ -69,8 +77,7 @@ def child(model: str, batch: str, rounds: str, ways: str) -> dict[str, Any]:
     calls: dict[str, competitors.Call] = {}
     rows: dict[str, dict[str, Any]] = {}
     wanted = competitors.eager(net, data, model)()
-    wanted_ways = competitors.ALL if ways == "all" else ["eager", *ways.split(",")]
-    for name in wanted_ways:
+    for name in _competing(ways):
         prepare = competitors.ALL[name]
         started = time.perf_counter()
         try:
@@ -88,6 +95,26 @@ def child(model: str, batch: str, rounds: str, ways: str) -> dict[str, Any]:
     return {"description": models.ZOO[model].what, "rows": rows}
 
 
+def _competing(ways: str) -> list[str]:
+    """The names that the option ``--ways`` gives, eager first."""
+    import competitors
+
+    names = list(competitors.ALL) if ways == "all" else ["eager", *ways.split(",")]
+    unknown = [name for name in names if name not in competitors.ALL]
+    if unknown:
+        raise ValueError(f"--ways: {unknown[0]!r} is none of {', '.join(competitors.ALL)}")
+    return names
+
+
+def _add_memory(outcome: dict[str, Any], model: str, batch: str) -> None:
+    """Runs each competitor that could be timed once more, alone, and adds what it took."""
+    for name, row in outcome.get("rows", {}).items():
+        if "failed" in row:
+            continue
+        grown = machine.in_child("zoo_memory", [model, batch, name], timeout=300)
+        row.update({"memory_failed": grown["failed"]} if "failed" in grown else grown)
+
+
 def _print_table(model: str, outcome: dict[str, Any]) -> None:
     print(f"{model}: {outcome.get('description', '')}")
     if "failed" in outcome:
@@ -102,6 +129,7 @@ def _print_table(model: str, outcome: dict[str, Any]) -> None:
             f"  {name:27}{row['median_ms']:9.2f} ({row['minimum_ms']:.2f}; {row['spread']:.0%})"
             f"{eager / row['median_ms']:9.2f}x{row['ready_s']:8.2f} s"
             + (f"   {row['error']:.0e}" if "error" in row else "")
+            + (f"{row['grown_mib']:8.0f} ({row['peak_mib']:.0f}) MiB" if "peak_mib" in row else "")
         )
 
 

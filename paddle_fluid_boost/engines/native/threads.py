@@ -12,8 +12,9 @@ import statistics
 #: Calls that are judged together, and how many of them do not count: they wake the threads.
 _BLOCK, _WAKING = 8, 2
 #: The plan in use stays for at least so many blocks, and twice as many after each trial that
-#: confirmed it, up to the second number.
-_FIRST_STAY, _LONGEST_STAY = 16, 512
+#: confirmed it, up to the second number.  The first stays are short, as the first calls are often
+#: timed beside a compile, which slows the plan with more threads far more than the other.
+_FIRST_STAY, _LONGEST_STAY = 2, 512
 #: A trial must be won by this factor; a plan that became slower by the second one than the other
 #: was when last seen is put on trial early.
 _CLEARLY, _SUSPECT = 0.95, 1.25
