@@ -28,7 +28,7 @@ from .cache import command as cache_command
 from .export import command as export_command
 from .export import completion, inspect_command
 from .export.targets import TARGETS, version
-from .hardware.advice import in_words
+from .hardware.advice import accelerators_in_words, in_words
 from .hardware.describe import describe as describe_machine
 from .hardware.probe import ask_machine
 from .options import describe, options
@@ -39,6 +39,8 @@ _HOW_TO_GET = {
     "paddle_inference": "pip install 'paddlepaddle>=3.1,<3.4'",
     "onnxruntime": "pip install 'paddle-fluid-boost[onnxruntime]'",
     "openvino": "pip install 'paddle-fluid-boost[openvino]'",
+    "gpu": "install a build of Paddle with CUDA (paddlepaddle.org.cn)",
+    "custom_device": "install a plug-in of PaddleCustomDevice",
 }
 _PACKAGES = (
     "paddlepaddle",
@@ -193,9 +195,12 @@ def _doctor() -> int:
     for package in _PACKAGES:
         print(f"  {package:17} {version(package) or 'not installed'}")
     print("\nMachine")
-    for what, words in describe_machine(ask_machine(child_seconds=_PATIENCE)):
+    machine = ask_machine(child_seconds=_PATIENCE)
+    for what, words in describe_machine(machine):
         print(f"  {what:17} {words}")
     print(f"  {'library':17} {in_words()}")
+    for what, words in accelerators_in_words(machine):
+        print(f"  {'library: ' + what:17} {words}")
     print("\nEngines")
     usable = 0
     names = [name.strip() for name in options.engines.split(",") if name.strip()]

@@ -89,6 +89,9 @@ class Options:
     device_memory_mb: int = _option(
         0, "MiB that compiled versions may hold on one accelerator; 0 sets no limit", 0
     )
+    cache_folders_mb: int = _option(
+        4096, "MiB that TensorRT engines may take beside the on-disk cache", 1
+    )
 
     # -- memory (docs/memory.md) ------------------------------------------------------------------
     pool: bool = _option(False, "serve Paddle's own CPU tensors from the block pool as well")

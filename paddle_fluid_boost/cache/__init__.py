@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
-from .store import Entry, clear, entries, path
+from .folders import clear
+from .store import Entry, entries, path
 
 __all__ = ["Entry", "clear", "entries", "path"]

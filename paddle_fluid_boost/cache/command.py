@@ -9,7 +9,7 @@ import time
 from dataclasses import asdict
 from typing import Any
 
-from . import store
+from . import folders, store
 
 _EXAMPLES = """examples:
   python -m paddle_fluid_boost cache list
@@ -53,7 +53,7 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def _clear(folder: Any, *, as_json: bool) -> int:
-    cleared, left = store.clear(), len(store.entries())
+    cleared, left = folders.clear(), len(store.entries())
     if as_json:
         print(json.dumps({"path": str(folder), "cleared": cleared, "left": left}))
     else:

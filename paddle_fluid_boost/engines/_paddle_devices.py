@@ -31,6 +31,24 @@ def custom_devices() -> list[Device]:
     return [Device(*_split(name)) for name in pd.core.get_available_custom_device()]
 
 
+def gpus() -> list[Device]:
+    """The NVIDIA GPUs that this build of Paddle can use.
+
+    Raises what Paddle does with a broken driver: RuntimeError, OSError or ValueError.
+    """
+    if not pd.paddle.is_compiled_with_cuda():
+        return []
+    return [Device("gpu", number) for number in range(pd.paddle.device.cuda.device_count())]
+
+
+def tensorrt_version() -> tuple[int, ...]:
+    """The version of TensorRT's library as it is installed; zeros where there is none.
+
+    Ask only a build of Paddle that was compiled with it.
+    """
+    return tuple(pd.paddle.inference.get_trt_runtime_version())
+
+
 def _split(name: str) -> tuple[str, int]:
     kind, _, number = name.partition(":")
     return kind, int(number or 0)

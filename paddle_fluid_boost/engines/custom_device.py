@@ -8,19 +8,18 @@ from typing import Any
 
 from ..capture.program import CapturedProgram
 from ..errors import EngineError
-from ..hardware.devices import CPU, Device, is_custom, parse_device
+from ..hardware.advice import accelerator_advice
+from ..hardware.devices import Device, is_custom, parse_device
 from ..options import options
 from . import _paddle as pd
 from . import _paddle_devices as devices
 from .custom_device_config import make_custom_device_config, place_inputs
-from .device_memory import Share, peak_bytes
+from .device_build import check_program, create, finished, reserved, survive, wanted_device
+from .device_memory import peak_bytes
 from .device_run import DeviceExecutable
 from .lowered import Placement, parse_lowered, placement
-from .openmp import math_threads
-from .paddle_inference import CSE, ITEM_BYTES, slot_bytes
+from .paddle_inference import CSE
 from .paddle_inference_export import ExportedModel, exported
-from .paddle_inference_run import PredictorExecutable, error_summary
-from .probe_client import PROBE, ProbeUnavailable
 
 
 class CustomDevice:
@@ -38,10 +37,9 @@ class CustomDevice:
 
     def candidates(self, captured: CapturedProgram) -> list[dict[str, Any]]:
         """The device of the program, or for one on the CPU the device that the options ask for."""
-        wanted = captured.device if captured.device != str(CPU) else options.device
         if any(0 in slot.shape for slot in captured.inputs):
             return []
-        return [{"device": str(parse_device(wanted))}]
+        return [{"device": str(wanted_device(captured))}]
 
     def build(self, captured: CapturedProgram, settings: dict[str, Any]) -> DeviceExecutable:
         """Builds a predictor on one device, after a child process has survived it.
@@ -52,39 +50,31 @@ class CustomDevice:
                 to be dangerous, or Paddle refused it.
         """
         device = _checked(settings)
-        for slot in (*captured.inputs, *captured.outputs):
-            if slot.dtype not in ITEM_BYTES:
-                raise EngineError(f"{self.name}: '{slot.name}' has dtype {slot.dtype}")
-        if any(size < 0 for slot in captured.inputs for size in slot.shape):
-            raise EngineError(f"{self.name}: needs fixed shapes, got {captured.inputs}")
+        check_program(self.name, captured)
         with exported(captured, onednn=False) as model:
-            nbytes = model.parameter_bytes + peak_bytes(captured)
-            share = Share(str(device), nbytes)
-            try:
-                placed = os.path.join(os.path.dirname(model.model), "placed.json")
+            left_out = accelerator_advice(device).avoid
+            if model.predictor_outputs > 1:
+                left_out = (CSE, *left_out)
+            placed = os.path.join(os.path.dirname(model.model), "placed.json")
+            with reserved(device, model.parameter_bytes + peak_bytes(captured)) as share:
                 place_inputs(model.model, placed, device)
-                left_out = (CSE,) if model.predictor_outputs > 1 else ()
                 where = _probe(captured, model, placed, device, left_out)
-                predictor = _create(placed, model.params, device, left_out)
-            except BaseException:
-                share.release()
-                raise
-        notes = [f"Paddle Inference {pd.paddle.__version__} on {device}"]
-        notes += where.notes() if where is not None else []
-        if captured.device == str(CPU):
-            moved = sum(slot_bytes(slot) for slot in (*captured.inputs, *captured.outputs))
-            notes.append(f"inputs and outputs are copied in each call, {moved / 1024:.1f} KiB")
-        inner = PredictorExecutable(
-            predictor,
-            engine=f"paddle_inference on {device}",
-            input_names=[slot.name for slot in captured.inputs],
-            output_order=model.output_order,
-            per_thread_caches=False,
-            nbytes=nbytes,
-            notes=notes,
-            place=devices.place_of(parse_device(captured.device)),
-        )
-        return DeviceExecutable(inner, device, captured.inputs, share, where)
+                predictor = create(
+                    self.name,
+                    lambda: make_custom_device_config(placed, model.params, device, left_out),
+                )
+                notes = [f"Paddle Inference {pd.paddle.__version__} on {device}"]
+                notes += where.notes() if where is not None else []
+                return finished(
+                    captured,
+                    model,
+                    predictor,
+                    device,
+                    share,
+                    engine=f"paddle_inference on {device}",
+                    notes=notes,
+                    placement=where,
+                )
 
 
 def _checked(settings: dict[str, Any]) -> Device:
@@ -120,29 +110,10 @@ def _probe(
             "lowered": lowered,
             "inputs": [(slot.name, slot.shape, slot.dtype) for slot in captured.inputs],
         }
-        try:
-            verdict = PROBE.ask(request, options.compile_timeout_s)
-        except ProbeUnavailable as error:
-            raise EngineError(f"custom_device: cannot be probed: {error}") from error
-        finally:
-            PROBE.close()  # a child that lives on would hold its share of the device's memory
-        if verdict is not None:
-            raise EngineError(f"custom_device: on {device}, in a child process, it {verdict}")
+        survive(CustomDevice.name, device, request)
         try:
             with open(lowered) as file:
                 ops = parse_lowered(file.read())
         except (OSError, ValueError):  # this version of Paddle prints in another way
             return None
     return placement(ops, device.kind, devices.kernel_dtypes(device.kind))
-
-
-def _create(placed: str, params: str, device: Device, left_out: tuple[str, ...]) -> Any:
-    threads = math_threads()
-    try:
-        config = make_custom_device_config(placed, params, device, left_out)
-        return pd.paddle.inference.create_predictor(config)
-    except Exception as error:
-        devices.give_back_cached_memory()
-        raise EngineError(f"custom_device: {error_summary(error)}") from error
-    finally:
-        pd.set_math_threads(threads)

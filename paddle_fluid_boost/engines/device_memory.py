@@ -32,6 +32,11 @@ class Share:
                 )
             _held[device] = held + nbytes
 
+    @property
+    def nbytes(self) -> int:
+        """What it counts for; 0 once released."""
+        return self._nbytes
+
     def release(self) -> None:
         """Gives the part back.  Idempotent."""
         with _lock:

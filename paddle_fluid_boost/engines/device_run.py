@@ -61,6 +61,7 @@ class DeviceExecutable:
         started = time.perf_counter()
         try:
             feeds = [self._there(tensor) for tensor in inputs]
+            devices.synchronize(self._device)  # the predictor may have a queue of its own
             outputs = self._inner(feeds)
             devices.synchronize(self._device)
         except EngineError:

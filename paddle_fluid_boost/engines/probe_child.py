@@ -82,10 +82,20 @@ def probe(request: dict[str, Any]) -> str | None:
 
 
 def probe_device(request: dict[str, Any]) -> str | None:
-    """The same for a custom device; see ``probe_device.py``."""
+    """The same for an accelerator; see ``probe_device.py``."""
     from .probe_device import probe_device
 
     return probe_device(request)
+
+
+def answer(request: dict[str, Any]) -> str | None:
+    """What a request of any kind comes to: None, or what is wrong."""
+    if "tensorrt" in request:
+        from .tensorrt_child import convert
+
+        convert(request["tensorrt"])
+        return None
+    return probe_device(request) if "device" in request else probe(request)
 
 
 def serve(requests: TextIO, answers: TextIO) -> None:
@@ -96,7 +106,7 @@ def serve(requests: TextIO, answers: TextIO) -> None:
             return
         try:
             request = json.loads(line)
-            wrong = probe_device(request) if "device" in request else probe(request)
+            wrong = answer(request)
         except Exception as error:  # whatever Paddle throws is the answer
             wrong = f"raises {type(error).__name__}: {str(error).strip()[-300:]}"
         answers.write(ANSWER + json.dumps({"wrong": wrong}) + "\n")

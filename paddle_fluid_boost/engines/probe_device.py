@@ -1,4 +1,4 @@
-"""In the probe child: the first life of a predictor for a custom device, which may end the process.
+"""In the probe child: the first life of a predictor on an accelerator, which may end the process.
 
 Also notes where Paddle puts the ops, which only Paddle itself can say (``lowered.py``).
 """
@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ..hardware.devices import CPU, parse_device
+from ..hardware.devices import CPU, Device, parse_device
 from . import _paddle as pd
 from . import _paddle_devices as devices
 from .custom_device_config import make_custom_device_config
+from .gpu_config import GpuSettings, make_gpu_config
 from .paddle_inference_config import PredictorSettings, make_config
 
 _RUNS = 3
@@ -24,20 +25,19 @@ def probe_device(request: dict[str, Any]) -> str | None:
     """Runs the predictor on the device and one on the CPU; None, or what is wrong.
 
     Args:
-        request: ``model``, ``params``, ``inputs`` as for :func:`probe_child.probe`; ``placed``
-            (path of the program with placed inputs), ``device``, ``left_out``, and ``lowered``
-            (path of the file to write what Paddle prints to).
+        request: ``model``, ``params``, ``inputs`` as for :func:`probe_child.probe`; ``device``.
+            For a custom device ``placed`` (path of the program with placed inputs), ``left_out``,
+            and ``lowered`` (path of the file to write what Paddle prints to); for a GPU ``gpu``
+            (GpuSettings as a dict), ``gpu_model`` and ``gpu_params`` (paths).
     """
     from .probe_child import difference, example_input
 
     device = parse_device(request["device"])
     create = pd.paddle.inference.create_predictor
-    with devices.lowered_programs_printed(request["lowered"]):
-        config = make_custom_device_config(
-            request["placed"], request["params"], device, request["left_out"]
-        )
-        suspect = create(config)
-    plain_settings = PredictorSettings(False, 1, 1, tuple(request["left_out"]))
+    on_gpu = "gpu" in request
+    suspect = _on_gpu(request) if on_gpu else _on_custom_device(request, device)
+    left_out = request["gpu"]["left_out"] if on_gpu else request["left_out"]
+    plain_settings = PredictorSettings(False, 1, 1, tuple(left_out))
     plain = create(make_config(request["model"], request["params"], plain_settings))
     specs = {name: (shape, dtype) for name, shape, dtype in request["inputs"]}
     rng = np.random.default_rng(0)
@@ -55,3 +55,17 @@ def probe_device(request: dict[str, Any]) -> str | None:
         if not worst <= _TOLERANCE:
             return f"returns wrong values (error {worst:.2g} of the output's range)"
     return None
+
+
+def _on_custom_device(request: dict[str, Any], device: Device) -> Any:
+    with devices.lowered_programs_printed(request["lowered"]):
+        config = make_custom_device_config(
+            request["placed"], request["params"], device, request["left_out"]
+        )
+        return pd.paddle.inference.create_predictor(config)
+
+
+def _on_gpu(request: dict[str, Any]) -> Any:
+    settings = GpuSettings(**{**request["gpu"], "left_out": tuple(request["gpu"]["left_out"])})
+    config = make_gpu_config(request["gpu_model"], request["gpu_params"], settings)
+    return pd.paddle.inference.create_predictor(config)

@@ -17,6 +17,7 @@ _ENGINES = {
     "onnxruntime": ("onnx_runtime", "OnnxRuntime"),
     "openvino": ("openvino", "OpenVino"),
     "custom_device": ("custom_device", "CustomDevice"),
+    "gpu": ("gpu", "Gpu"),
 }
 
 
@@ -35,7 +36,9 @@ def engine_names(device: str = "cpu") -> list[str]:
 
 
 def _accelerator_engines(kind: str) -> list[str]:
-    return ["custom_device"] if is_custom(kind) else []
+    if is_custom(kind):
+        return ["custom_device"]
+    return ["gpu"] if kind == "gpu" else []
 
 
 def _cpu_engines() -> list[str]:

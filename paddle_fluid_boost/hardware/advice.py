@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,8 +13,9 @@ from ..options import options
 from .accelerators import Gpu, Npu
 from .cores import usable_cores
 from .cpu import Cpu
+from .devices import Device
 from .library import Family, Fault, Library, load
-from .probe import probe
+from .probe import Machine, probe
 
 log = logging.getLogger("paddle_fluid_boost.compiles")
 
@@ -28,8 +29,9 @@ class Advice:
     engines: in the order in which they are worth trying.
     fallback: those that are raced only where no other engine is right.
     threads: ``most`` (a rule), ``least``, ``small_operations``.
-    memory: ``alignment``, ``arena_alignment``, ``small_block``, in bytes.
-    enable / avoid: Paddle's passes.
+    memory: ``pool_mb``, what Paddle's allocator takes of a GPU at first.
+    tensorrt: ``workspace_mb``, ``smallest_part`` (ops).
+    avoid: Paddle's passes to leave out.
     """
 
     families: tuple[str, ...] = ()
@@ -38,7 +40,7 @@ class Advice:
     fallback: tuple[str, ...] = ()
     threads: dict[str, Any] = field(default_factory=dict)
     memory: dict[str, int] = field(default_factory=dict)
-    enable: tuple[str, ...] = ()
+    tensorrt: dict[str, int] = field(default_factory=dict)
     avoid: tuple[str, ...] = ()
     faults: tuple[Fault, ...] = ()
 
@@ -63,7 +65,7 @@ def combine(chain: Iterable[Family]) -> Advice:
     for family in chain:
         names.append(family.name)
         faults += family.faults()
-        for table in ("precisions", "engines", "threads", "memory", "passes"):
+        for table in ("precisions", "engines", "threads", "memory", "tensorrt", "passes"):
             tables.setdefault(table, {}).update(family.content.get(table, {}))
     return Advice(
         families=tuple(names),
@@ -72,7 +74,7 @@ def combine(chain: Iterable[Family]) -> Advice:
         fallback=tuple(tables.get("engines", {}).get("fallback", ())),
         threads=tables.get("threads", {}),
         memory=tables.get("memory", {}),
-        enable=tuple(tables.get("passes", {}).get("enable", ())),
+        tensorrt=tables.get("tensorrt", {}),
         avoid=tuple(tables.get("passes", {}).get("avoid", ())),
         faults=tuple(faults),
     )
@@ -123,6 +125,22 @@ def cpu_advice() -> Advice:
     return _cpu_advice(options.hardware_dir)
 
 
+@functools.lru_cache(maxsize=16)
+def _accelerator_advice(folder: str, device: Device) -> Advice:
+    library, machine = _library(folder), probe()
+    if device.kind == "gpu":
+        gpus = (gpu for gpu in machine.gpus if gpu.usable and gpu.index == device.number)
+        return next((for_gpu(library, gpu) for gpu in gpus), Advice())
+    npus = (npu for npu in machine.npus if (npu.kind, npu.index) == tuple(device))
+    return next((for_npu(library, npu) for npu in npus), Advice())
+
+
+def accelerator_advice(device: Device) -> Advice:
+    """What the library, with the user's files, says about a GPU or custom device of this machine;
+    nothing about one that the probe has not found or the library does not know."""
+    return _accelerator_advice(options.hardware_dir, device)
+
+
 def in_words() -> str:
     """What the library says about this processor, in one line, or what is wrong with a file of the
     user's."""
@@ -135,6 +153,18 @@ def in_words() -> str:
         f"{said.families[-1]}: {', '.join(said.pays())} pay; engines {', '.join(said.engines)}; "
         f"at most {most_threads()} threads; {len(said.faults)} known faults"
     )
+
+
+def accelerators_in_words(machine: Machine) -> Iterator[tuple[str, str]]:
+    """(which, what the library says about it) of every accelerator of ``machine``."""
+    library = _library(options.hardware_dir)
+    said = [(f"GPU {gpu.index}", for_gpu(library, gpu)) for gpu in machine.gpus]
+    said += [(f"NPU {npu.index}", for_npu(library, npu)) for npu in machine.npus]
+    for name, advice in said:
+        words = "not in the library"
+        if advice.families:
+            words = f"{advice.families[-1]}: {', '.join(advice.pays()) or 'nothing'} pay"
+        yield name, words
 
 
 def most_threads() -> int:

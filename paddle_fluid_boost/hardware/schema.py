@@ -33,11 +33,6 @@ def _count(value: Any) -> str:
     return "" if right else "a number, at least 0"
 
 
-def _power_of_two(value: Any) -> str:
-    right = type(value) is int and value > 0 and value & (value - 1) == 0
-    return "" if right else "a power of two, in bytes"
-
-
 def _at_least_one(value: Any) -> str:
     return "" if type(value) is int and value >= 1 else "a whole number, at least 1"
 
@@ -88,9 +83,12 @@ _TABLES: dict[str, dict[str, _Check]] = {
         "least": _at_least_one,
         "small_operations": _count,
     },
-    "memory": dict.fromkeys(("alignment", "arena_alignment", "small_block"), _power_of_two),
-    "passes": {"enable": _TEXTS, "avoid": _TEXTS},
+    "memory": {"pool_mb": _at_least_one},
+    "tensorrt": {"workspace_mb": _at_least_one, "smallest_part": _at_least_one},
+    "passes": {"avoid": _TEXTS},
 }
+#: Tables that are read for one kind of chip only.
+_KIND_OF = {"engines": "cpu", "threads": "cpu", "memory": "gpu", "tensorrt": "gpu"}
 _FAULT: dict[str, _Check] = {
     "engine": _one_of(*ENGINES),
     "when": _text,
@@ -114,6 +112,7 @@ def check(file: str, content: dict[str, Any], *, sourced: bool) -> None:
     for key, value in content.items():
         if key in _TABLES:
             _check_table(file, key, value, _TABLES[key])
+            _check_kind(file, key, content["kind"])
         elif key == "fault":
             for i, fault in enumerate(_tables(file, key, value)):
                 _check_fault(file, f"fault[{i}]", fault)
@@ -137,6 +136,15 @@ def _check_table(file: str, where: str, table: Any, keys: dict[str, _Check]) -> 
         if key not in keys:
             _unknown(file, f"{where}.{key}", [f"{where}.{known}" for known in keys])
         _apply(file, f"{where}.{key}", value, keys[key])
+
+
+def _check_kind(file: str, table: str, kind: Any) -> None:
+    reader = _KIND_OF.get(table, kind)
+    if reader != kind:
+        raise LibraryError(
+            f"{file}: {table}: got this table in a file for a {kind}, which nothing reads; needs "
+            f"a file for a {reader}"
+        )
 
 
 def _check_fault(file: str, where: str, fault: Any) -> None:
