@@ -6,6 +6,8 @@
 #include "builder.h"
 #include "reduce.h"
 #include "row_norm.h"
+#include "simd.h"
+#include "softmax.h"
 
 namespace pfb {
 
@@ -14,6 +16,7 @@ using dnnl::normalization_flags;
 using dnnl::prop_kind;
 
 int PlanBuilder::Softmax(int source, int axis, bool log) {
+  if (!log && IsPlaneSoftmax(source, axis)) return PlaneSoftmax(source, axis);
   const int input = CompactOf(source);
   const WorkScope work(*this, ElementwiseWork(shape(input)));
   const dnnl::softmax_forward::primitive_desc pd(
@@ -22,6 +25,33 @@ int PlanBuilder::Softmax(int source, int axis, bool log) {
       PlainAttributes());
   const int result = NewValue(pd.dst_desc(), DType::kFloat32);
   AddPrimitive(pd, {{DNNL_ARG_SRC, input}, {DNNL_ARG_DST, result}});
+  return result;
+}
+
+// Over planes, or over so few channels side by side that oneDNN's loop over them is slow (seven
+// times ours, with 4): those become planes first.
+bool PlanBuilder::IsPlaneSoftmax(int source, int axis) const {
+  const Desc& layout = desc(source);
+  const Dims dims = layout.get_dims();
+  if (!PlaneSoftmaxSupported() || !IsStrided(layout)) return false;
+  Dims::value_type pixels = 1;
+  for (std::size_t i = static_cast<std::size_t>(axis) + 1; i < dims.size(); ++i) pixels *= dims[i];
+  constexpr Dims::value_type kFewChannels = 32;
+  const auto channels = dims[static_cast<std::size_t>(axis)];
+  return pixels >= kLanes && (IsRowMajor(layout) || channels <= kFewChannels);
+}
+
+int PlanBuilder::PlaneSoftmax(int source, int axis) {
+  const int input = RowMajorOf(source);
+  const Dims dims = shape(input);
+  const WorkScope work(*this, ElementwiseWork(dims));
+  const auto at = static_cast<std::size_t>(axis);
+  std::size_t outer = 1;
+  for (std::size_t i = 0; i < at; ++i) outer *= static_cast<std::size_t>(dims[i]);
+  const auto planes = static_cast<std::size_t>(dims[at]);
+  const std::size_t pixels = static_cast<std::size_t>(ElementCount(dims)) / (outer * planes);
+  const int result = NewValue(RowMajor(dims, DType::kFloat32), DType::kFloat32);
+  AddKernel({{0, input}, {1, result}}, PlaneSoftmaxKernel(outer, planes, pixels));
   return result;
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 // Bytes of V and P together that a thread should work on at a time: about half a second-level
 // cache.
-constexpr std::size_t kWorkingSet = 640 << 10;
+constexpr std::size_t kWorkingSet = 512 << 10;
 
 // Tiles worked on at once, and by whom.
 struct Schedule {
@@ -121,17 +121,20 @@ bool PlanBuilder::WinogradApplies(const ConvolutionSpec& spec, const Dims& out) 
   };
   if (source.size() != 4 || weights[2] != 3 || weights[3] != 3 || spec.groups != 1) return false;
   if (!all(spec.strides, 1) || !all(spec.dilations, 1)) return false;
-  if (source[1] % 16 != 0 || out[1] % 16 != 0) return false;
+  if (source[1] % 8 != 0 || out[1] % 8 != 0) return false;
   // Small products do not repay the transforms.
-  if (source[1] < 32 || out[1] < 32) return false;
+  constexpr int kFewestChannels = 24;
+  if (source[1] < kFewestChannels || out[1] < kFewestChannels) return false;
+  // At most an activation, a residual and another activation.
   std::size_t next = 0;
   const PostOps& ops = spec.post_ops;
+  if (next < ops.size() && AsActivation(ops[next])) ++next;
   if (next < ops.size() && ops[next].value >= 0) {
     const bool adds = ops[next].kind == "sum" || ops[next].kind == "add";
     if (!adds || shape(ops[next].value) != out) return false;
     ++next;
+    if (next < ops.size() && AsActivation(ops[next])) ++next;
   }
-  if (next < ops.size() && AsActivation(ops[next])) ++next;
   return next == ops.size();
 }
 
@@ -178,7 +181,7 @@ int PlanBuilder::Winograd(const ConvolutionSpec& spec, const Dims& out, int tile
                DType::kUInt8);
 
   const Desc out_desc = ChannelsLast(out, f32);
-  WinogradEpilogue after;
+  WinogradEpilogue made;
   Arguments arguments = {
       {0, InLayout(spec.source, ChannelsLast(source_shape, f32))}, {0, weights}, {0, work}};
   int result = -1;
@@ -190,7 +193,7 @@ int PlanBuilder::Winograd(const ConvolutionSpec& spec, const Dims& out, int tile
   }
   for (const PostOp& op : spec.post_ops) {
     if (const auto activation = AsActivation(op)) {
-      after.activation = *activation;
+      (residual_at < 0 ? made.before : made.after) = *activation;
     } else {
       residual_at = static_cast<int>(arguments.size());
       arguments.emplace_back(0, InLayout(op.value, out_desc));
@@ -205,7 +208,7 @@ int PlanBuilder::Winograd(const ConvolutionSpec& spec, const Dims& out, int tile
                                       void* const* pointers) {
     const auto* source = static_cast<const float*>(pointers[0]);
     auto* out_data = static_cast<float*>(pointers[result_at]);
-    WinogradEpilogue epilogue = after;
+    WinogradEpilogue epilogue = made;
     if (bias_at >= 0) epilogue.bias = static_cast<const float*>(pointers[bias_at]);
     if (residual_at >= 0) epilogue.residual = static_cast<const float*>(pointers[residual_at]);
     const int chunks = (shape.tiles() + schedule.chunk - 1) / schedule.chunk;

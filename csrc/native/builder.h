@@ -241,6 +241,9 @@ class PlanBuilder {
   int TransformedWeights(int weights, const WinogradShape& shape, const Dims& u_shape,
                          const Desc& u_desc);
 
+  bool IsPlaneSoftmax(int source, int axis) const;
+  int PlaneSoftmax(int source, int axis);
+
   int ConcatPrimitive(const std::vector<int>& sources, int axis, const Desc& layout);
   // Whether `sources` may become parts of a result of layout `whole`, written where they belong.
   bool CanJoin(const std::vector<int>& sources, int axis, const Desc& whole) const;

@@ -1,5 +1,7 @@
 #include "winograd.h"
 
+#include <cstring>
+
 #include "parallel.h"
 #include "simd.h"
 
@@ -75,11 +77,51 @@ struct Place {
   }
 };
 
+// `Count` channels: a whole vector, or half of one.
+template <int Count>
+PFB_INLINE void LoadPart(const float* from, Vec& to) {
+  if (Count < kLanes) to = Vec{};
+  std::memcpy(&to, from, Count * sizeof(float));
+}
+
+template <int Count>
+PFB_INLINE void StorePart(const Vec& from, float* to) {
+  std::memcpy(to, &from, Count * sizeof(float));
+}
+
+// A patch of the source: `Count` channels from where `image` points.
+template <int M, int Count>
+PFB_INLINE void SourceTile(const WinogradShape& shape, const float* image, int top, int left,
+                           float* out, std::size_t position_stride) {
+  constexpr int kSide = M + 2;
+  const auto channels = static_cast<std::size_t>(shape.channels);
+  const bool inside =
+      top >= 0 && left >= 0 && top + kSide <= shape.height && left + kSide <= shape.width;
+  Vec patch[kSide * kSide];
+  Vec half[kSide * kSide];
+  for (int y = 0; y < kSide; ++y) {
+    for (int x = 0; x < kSide; ++x) {
+      const int row = top + y;
+      const int column = left + x;
+      const bool valid =
+          inside || (row >= 0 && row < shape.height && column >= 0 && column < shape.width);
+      if (valid) {
+        LoadPart<Count>(image + (static_cast<std::size_t>(row) * shape.width + column) * channels,
+                        patch[y * kSide + x]);
+      } else {
+        patch[y * kSide + x] = Vec{};
+      }
+    }
+  }
+  for (int x = 0; x < kSide; ++x) Filter<M>::Source(patch + x, kSide, half + x, kSide);
+  for (int y = 0; y < kSide; ++y) Filter<M>::Source(half + y * kSide, 1, patch + y * kSide, 1);
+  for (int i = 0; i < kSide * kSide; ++i) StorePart<Count>(patch[i], out + i * position_stride);
+}
+
 template <int M>
 PFB_INLINE void SourceBody(const WinogradShape& shape, const float* source, int begin, int end,
                            int capacity, float* v) {
-  constexpr int kSide = M + 2;
-  const std::size_t channels = static_cast<std::size_t>(shape.channels);
+  const auto channels = static_cast<std::size_t>(shape.channels);
   const std::size_t position_stride = static_cast<std::size_t>(capacity) * channels;
   for (int tile = begin; tile < end; ++tile) {
     const Place place(shape, tile);
@@ -88,28 +130,51 @@ PFB_INLINE void SourceBody(const WinogradShape& shape, const float* source, int 
     const float* image =
         source + static_cast<std::size_t>(place.image) * shape.height * shape.width * channels;
     float* out = v + static_cast<std::size_t>(tile - begin) * channels;
-    const bool inside =
-        top >= 0 && left >= 0 && top + kSide <= shape.height && left + kSide <= shape.width;
-    for (std::size_t c = 0; c < channels; c += kLanes) {
-      Vec patch[kSide * kSide];
-      Vec half[kSide * kSide];
-      for (int y = 0; y < kSide; ++y) {
-        for (int x = 0; x < kSide; ++x) {
-          const int row = top + y;
-          const int column = left + x;
-          const bool valid =
-              inside || (row >= 0 && row < shape.height && column >= 0 && column < shape.width);
-          if (valid) {
-            Load(image + (static_cast<std::size_t>(row) * shape.width + column) * channels + c,
-                 patch[y * kSide + x]);
-          } else {
-            patch[y * kSide + x] = Vec{};
-          }
-        }
+    std::size_t c = 0;
+    for (; c + kLanes <= channels; c += kLanes) {
+      SourceTile<M, kLanes>(shape, image + c, top, left, out + c, position_stride);
+    }
+    if (c < channels) {
+      SourceTile<M, kLanes / 2>(shape, image + c, top, left, out + c, position_stride);
+    }
+  }
+}
+
+// A tile of the result: `Count` channels from channel `c`.
+template <int M, int Count>
+PFB_INLINE void ResultTile(const WinogradShape& shape, const float* in, std::size_t position_stride,
+                           const Place& place, std::size_t c, const WinogradEpilogue& epilogue,
+                           float* result) {
+  constexpr int kSide = M + 2;
+  const auto channels = static_cast<std::size_t>(shape.out_channels);
+  Vec products[kSide * kSide];
+  Vec half[M * kSide];
+  Vec out[M * M];
+  for (int i = 0; i < kSide * kSide; ++i) LoadPart<Count>(in + i * position_stride, products[i]);
+  for (int x = 0; x < kSide; ++x) Filter<M>::Result(products + x, kSide, half + x, kSide);
+  for (int y = 0; y < M; ++y) Filter<M>::Result(half + y * kSide, 1, out + y * M, 1);
+  Vec bias = {};
+  if (epilogue.bias != nullptr) LoadPart<Count>(epilogue.bias + c, bias);
+  for (int y = 0; y < M; ++y) {
+    const int row = place.row + y;
+    if (row >= shape.out_height) break;
+    for (int x = 0; x < M; ++x) {
+      const int column = place.column + x;
+      if (column >= shape.out_width) break;
+      const std::size_t at =
+          ((static_cast<std::size_t>(place.image) * shape.out_height + row) * shape.out_width +
+           column) *
+              channels +
+          c;
+      Vec value = out[y * M + x] + bias;
+      Apply(epilogue.before, value);
+      if (epilogue.residual != nullptr) {
+        Vec added;
+        LoadPart<Count>(epilogue.residual + at, added);
+        value += added;
       }
-      for (int x = 0; x < kSide; ++x) Filter<M>::Source(patch + x, kSide, half + x, kSide);
-      for (int y = 0; y < kSide; ++y) Filter<M>::Source(half + y * kSide, 1, patch + y * kSide, 1);
-      for (int i = 0; i < kSide * kSide; ++i) Store(patch[i], out + i * position_stride + c);
+      Apply(epilogue.after, value);
+      StorePart<Count>(value, result + at);
     }
   }
 }
@@ -117,42 +182,17 @@ PFB_INLINE void SourceBody(const WinogradShape& shape, const float* source, int 
 template <int M>
 PFB_INLINE void ResultBody(const WinogradShape& shape, const float* p, int begin, int end,
                            int capacity, const WinogradEpilogue& epilogue, float* result) {
-  constexpr int kSide = M + 2;
-  const std::size_t channels = static_cast<std::size_t>(shape.out_channels);
+  const auto channels = static_cast<std::size_t>(shape.out_channels);
   const std::size_t position_stride = static_cast<std::size_t>(capacity) * channels;
   for (int tile = begin; tile < end; ++tile) {
     const Place place(shape, tile);
     const float* in = p + static_cast<std::size_t>(tile - begin) * channels;
-    for (std::size_t c = 0; c < channels; c += kLanes) {
-      Vec products[kSide * kSide];
-      Vec half[M * kSide];
-      Vec out[M * M];
-      for (int i = 0; i < kSide * kSide; ++i) Load(in + i * position_stride + c, products[i]);
-      for (int x = 0; x < kSide; ++x) Filter<M>::Result(products + x, kSide, half + x, kSide);
-      for (int y = 0; y < M; ++y) Filter<M>::Result(half + y * kSide, 1, out + y * M, 1);
-      Vec bias = {};
-      if (epilogue.bias != nullptr) Load(epilogue.bias + c, bias);
-      for (int y = 0; y < M; ++y) {
-        const int row = place.row + y;
-        if (row >= shape.out_height) break;
-        for (int x = 0; x < M; ++x) {
-          const int column = place.column + x;
-          if (column >= shape.out_width) break;
-          const std::size_t at =
-              ((static_cast<std::size_t>(place.image) * shape.out_height + row) * shape.out_width +
-               column) *
-                  channels +
-              c;
-          Vec value = out[y * M + x] + bias;
-          if (epilogue.residual != nullptr) {
-            Vec added;
-            Load(epilogue.residual + at, added);
-            value += added;
-          }
-          Apply(epilogue.activation, value);
-          Store(value, result + at);
-        }
-      }
+    std::size_t c = 0;
+    for (; c + kLanes <= channels; c += kLanes) {
+      ResultTile<M, kLanes>(shape, in + c, position_stride, place, c, epilogue, result);
+    }
+    if (c < channels) {
+      ResultTile<M, kLanes / 2>(shape, in + c, position_stride, place, c, epilogue, result);
     }
   }
 }

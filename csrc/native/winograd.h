@@ -8,7 +8,8 @@
 //   Y = A^T P A    every tile of the result, then bias, residual and activation
 //
 // V and P are laid out as [position][tile][channel], so that the products are plain matrix
-// products (oneDNN's) and the transforms are vectors of 16 channels.
+// products (oneDNN's) and the transforms are vectors of 16 channels, the last one of 8 where their
+// number asks for it.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +32,9 @@ struct WinogradShape {
 
 struct WinogradEpilogue {
   const float* bias = nullptr;      // [out_channels], or none
+  Activation before;                // of the residual
   const float* residual = nullptr;  // as the result, or none; may be the result itself
-  Activation activation;
+  Activation after;
 };
 
 // Whether this processor has the vector instructions that the transforms are written for.

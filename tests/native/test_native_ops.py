@@ -44,6 +44,18 @@ def _with_weights(function: Callable[..., Any], x: list[int], *weights: list[int
     return make
 
 
+def _tiles(out: int, rows: int, columns: int) -> Any:
+    """A transposed convolution whose pixels make rectangles that do not overlap."""
+    stride = [rows, columns]
+    return _with_weights(
+        lambda x, v, w, b: F.relu(F.conv2d_transpose(F.conv2d(x, v), w, b, stride=stride)),
+        [2, 8, 9, 11],
+        [20, 8, 3, 3],
+        [20, out, rows, columns],
+        [out],
+    )
+
+
 _COMPARISONS = (
     paddle.equal,
     paddle.not_equal,
@@ -198,6 +210,37 @@ NATIVE: dict[str, Callable[[], tuple[Any, ...]]] = {
         [16, 3, 2, 2],
         [12],
     ),
+    **{
+        f"conv transpose in tiles {out} {rows}x{columns}": _tiles(out, rows, columns)
+        for out, rows, columns in (
+            (1, 2, 2),
+            (1, 3, 2),
+            (2, 2, 3),
+            (3, 2, 2),
+            (5, 1, 4),
+            (16, 3, 3),
+            (24, 2, 2),
+        )
+    },
+    "conv transpose in tiles and an addend": _with_weights(
+        lambda x, w, r: F.relu(F.conv2d_transpose(x, w, stride=2) + r),
+        [2, 16, 5, 7],
+        [16, 6, 2, 2],
+        [2, 6, 10, 14],
+    ),
+    "few planes": _with_weights(
+        lambda x, w, v, b: F.sigmoid(F.conv2d(F.conv2d(x, w, padding=1), v, b)),
+        [2, 8, 33, 35],
+        [24, 8, 3, 3],
+        [3, 24, 1, 1],
+        [3],
+    ),
+    "few planes, softmax": _with_weights(
+        lambda x, w, v: F.softmax(F.conv2d(F.conv2d(x, w), v), axis=1),
+        [2, 8, 35, 37],
+        [16, 8, 3, 3],
+        [5, 16, 1, 1],
+    ),
     "conv 3d transpose": _with_weights(
         lambda x, w, b: F.relu(
             F.conv3d_transpose(x, w, b, stride=2, padding=1, output_padding=[1, 0, 1])
@@ -268,7 +311,14 @@ NATIVE: dict[str, Callable[[], tuple[Any, ...]]] = {
     "attention masked": _attention(mask=True),
     "softmax": _unary(F.softmax),
     "softmax middle": _unary(lambda x: F.softmax(x, axis=1)),
+    "softmax of planes": _unary(lambda x: F.softmax(x, axis=0), (3, 5, 7)),
+    "softmax of many planes": _unary(lambda x: F.softmax(x * 9, axis=1), (2, 67, 9, 31)),
+    "softmax of few channels": _with_weights(
+        lambda x, w: F.softmax(F.conv2d(x, w), axis=1), [2, 16, 9, 11], [7, 16, 3, 3]
+    ),
+    "softmax of large planes": _unary(lambda x: F.softmax(x, axis=1), (1, 3, 67, 71)),
     "log softmax": _unary(F.log_softmax),
+    "log softmax middle": _unary(lambda x: F.log_softmax(x, axis=1)),
     "layer norm": _with_weights(lambda x, g, b: F.layer_norm(x, 16, g, b), [4, 10, 16], [16], [16]),
     "layer norm two axes": _unary(lambda x: F.layer_norm(x, [5, 7])),
     "rms norm": _with_weights(
@@ -534,6 +584,10 @@ NON_FINITE = {
     "activations": (np.nan, np.inf, -np.inf),
     "more functions": (np.nan, np.inf),
     "roots and logarithms as they are": (np.nan, np.inf, 0.0),
+    "softmax of planes": (np.nan, np.inf, -np.inf),
+    "softmax of few channels": (np.nan,),
+    "conv transpose in tiles 24 2x2": (np.nan, np.inf),
+    "conv transpose in tiles 1 2x2": (np.nan,),
     "rms norm": (np.nan, np.inf),
     "group norm": (np.nan,),
     "prelu": (np.nan, np.inf, -np.inf),
@@ -548,6 +602,38 @@ NON_FINITE = {
     "comparisons of floats": (np.nan, np.inf, -np.inf),
     "where": (np.nan, np.inf, -np.inf),
 }
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("case", ["softmax of large planes", "few planes, softmax"])
+def test_planes_on_any_number_of_threads(case: str, threads: int) -> None:
+    function, *inputs = NATIVE[case]()
+    nm.check(function, *inputs, layout="nhwc", threads=threads)
+
+
+@pytest.mark.parametrize(
+    "case, op, how",
+    [
+        ("conv transpose in tiles 24 2x2", "fused_conv2d_transpose", "matmul"),
+        ("conv transpose in tiles 1 2x2", "fused_conv2d_transpose", "matmul"),
+        ("few planes, softmax", "fused_conv2d", "matmul"),
+        ("softmax of few channels", "softmax", "kernel"),
+    ],
+)
+def test_the_fast_way_is_taken(case: str, op: str, how: str) -> None:
+    function, *inputs = NATIVE[case]()
+    steps = nm.build(function, inputs, layout="nhwc")._held[0][0].steps
+    assert any(name == op and how in implementation for name, implementation in steps)
+
+
+def test_minus_infinity_has_no_share_of_a_softmax() -> None:
+    array = np.random.default_rng(0).standard_normal((2, 5, 40), np.float32)
+    array[0, 1, ::3] = -np.inf
+    array[1, :, 7] = -np.inf
+    x = paddle.to_tensor(array)
+    (got,) = nm.check(lambda t: F.softmax(t, axis=1), x)([x])
+    assert np.all(got.numpy()[0, 1, ::3] == 0)
+    assert np.all(np.isnan(got.numpy()[1, :, 7]))
 
 
 @pytest.mark.parametrize("case, bad", [(c, bad) for c, all in NON_FINITE.items() for bad in all])

@@ -30,6 +30,35 @@ def test_shapes_and_borders(batch: int, height: int, width: int, padding: Any, t
 
 
 @pytest.mark.parametrize("tile", [2, 4])
+@pytest.mark.parametrize("channels, out_channels", [(24, 24), (40, 56), (32, 24), (72, 32)])
+def test_half_vectors_of_channels(channels: int, out_channels: int, tile: int) -> None:
+    w, b = paddle.randn([out_channels, channels, 3, 3]) * 0.1, paddle.randn([out_channels])
+    x = paddle.randn([2, channels, 10, 13])
+    residual = paddle.randn([2, out_channels, 10, 13])
+
+    def block(t: Any, r: Any) -> Any:
+        return F.relu(F.conv2d(t, w, b, padding=1) + (r + 1.0))
+
+    executable = nm.check(block, x, residual, layout="nhwc", algorithm=f"winograd{tile}")
+    assert _implementations(executable, x, residual).count(f"winograd:{tile}") == 1
+
+
+@pytest.mark.parametrize("tile", [2, 4])
+def test_activations_before_and_after_the_residual(tile: int) -> None:
+    w, b = paddle.randn([40, 40, 3, 3]) * 0.1, paddle.randn([40])
+    x = paddle.randn([1, 40, 9, 9])
+    executable = nm.check(
+        lambda t: F.relu6(F.silu(F.conv2d(t, w, b, padding=1)) + t),
+        x,
+        layout="nhwc",
+        algorithm=f"winograd{tile}",
+    )
+    implementations = _implementations(executable, x)
+    assert implementations.count(f"winograd:{tile}") == 1
+    assert len(implementations) <= 3  # reorders around it
+
+
+@pytest.mark.parametrize("tile", [2, 4])
 def test_what_follows_is_applied_in_the_same_step(tile: int) -> None:
     w, v = paddle.randn([32, 32, 3, 3]) * 0.1, paddle.randn([32, 32, 3, 3]) * 0.1
 
@@ -70,7 +99,7 @@ def test_any_number_of_threads(threads: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"stride": 2}, {"dilation": 2}, {"groups": 2}, {"kernel": 1}, {"channels": 24}]
+    "settings", [{"stride": 2}, {"dilation": 2}, {"groups": 2}, {"kernel": 1}, {"channels": 28}]
 )
 def test_other_convolutions_stay_direct(settings: dict[str, int]) -> None:
     kernel, channels = settings.pop("kernel", 3), settings.pop("channels", 32)

@@ -18,6 +18,7 @@ from ...report.records import OpShare
 from . import (
     _paddle,
     rules_attention,  # noqa: F401 - enters its rules in the table, as the others do
+    rules_convolution,  # noqa: F401
     rules_fused,  # noqa: F401
     rules_logic,  # noqa: F401
     rules_paddle,  # noqa: F401

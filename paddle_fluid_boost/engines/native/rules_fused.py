@@ -1,101 +1,23 @@
-"""Rules for the fused ops that the passes make (``ir/ops.py``)."""
+"""Rules for the fused ops that the passes make (``ir/ops.py``), but for convolutions."""
 
 from __future__ import annotations
 
 from ...ir.graph import Node, Value
 from ...ir.ops import BINARY_POST_OPS
-from .bands import Band
 from .lowering import Lowering, NotNative, lowers, shape_of
 
 
-def _required(value: Value | None) -> Value:
+def required(value: Value | None) -> Value:
+    """An operand that must be there."""
     if value is None:
         raise NotNative("an input is missing")
     return value
 
 
-@lowers("fused_conv2d", "fused_conv3d")
-def convolution(low: Lowering, node: Node) -> int:
-    return _convolution(low, node, low.float(node.inputs[0]), node.attrs["paddings"])
-
-
-def _convolution(low: Lowering, node: Node, source: int, paddings: list[int]) -> int:
-    w, b = node.inputs[1:3]
-    return int(
-        low.builder.convolution(
-            source,
-            low.float(w),
-            low.optional(b),
-            node.attrs["strides"],
-            node.attrs["dilations"],
-            paddings[::2],
-            paddings[1::2],
-            node.attrs["groups"],
-            low.post_ops(node, node.output.shape),
-        )
-    )
-
-
-@lowers("fused_conv2d_transpose", "fused_conv3d_transpose")
-def transposed_convolution(low: Lowering, node: Node) -> int:
-    x, w, b = node.inputs[:3]
-    return int(
-        low.builder.deconvolution(
-            low.float(x),
-            low.float(w),
-            low.optional(b),
-            node.attrs["strides"],
-            node.attrs["dilations"],
-            node.attrs["paddings"][::2],
-            node.attrs["groups"],
-            low.post_ops(node, node.output.shape),
-            shape_of(node.output),
-        )
-    )
-
-
-@lowers("fused_pool2d", "fused_pool3d")
-def pool(low: Lowering, node: Node) -> int:
-    source = low.float(node.inputs[0])
-    return _pool(low, node, source, node.attrs["paddings"], shape_of(node.output))
-
-
-def _pool(low: Lowering, node: Node, source: int, paddings: list[int], shape: list[int]) -> int:
-    kind = {"max": "max", "avg": "avg", "avg_padded": "avg_with_padding"}[node.attrs["mode"]]
-    kernel, strides = node.attrs["kernel"], node.attrs["strides"]
-    return int(low.builder.pool(source, kind, kernel, strides, paddings[::2], shape))
-
-
-@lowers("banded")
-def banded(low: Lowering, node: Node) -> int:
-    """A chain of the two above, band by band (``bands.py``)."""
-    chain = node.attrs["chain"]
-    source = low.float(chain.source)
-    bands = [_band(low, band, source) for band in chain.bands()]
-    return int(low.builder.concat(bands, chain.bands()[0].axis))
-
-
-def _band(low: Lowering, band: Band, source: int) -> int:
-    first = band.stretches()[0]
-    begin, shape = [0] * 4, shape_of(band.chain.source)
-    begin[band.axis], shape[band.axis] = first.low, first.high - first.low
-    made = int(low.builder.slice(source, begin, shape, [1] * 4))
-    for stretch in band.stretches():
-        node = stretch.node
-        low.builder.set_step_name(node.op)
-        if node.op == "fused_conv2d":
-            made = _convolution(low, node, made, stretch.paddings())
-            continue
-        shape = shape_of(node.output)
-        shape[band.axis] = stretch.end - stretch.begin
-        made = _pool(low, node, made, stretch.paddings(), shape)
-    return made
-
-
 @lowers("linear")
 def linear(low: Lowering, node: Node) -> int:
     x, w, b = node.inputs[:3]
-    if len(_required(x).shape) < 2:
+    if len(required(x).shape) < 2:
         raise NotNative("a vector times a matrix")
     operands = low.post_ops(node, node.output.shape)
     return int(low.builder.matmul(low.float(x), low.float(w), low.optional(b), operands))
@@ -111,7 +33,7 @@ def matmul(low: Lowering, node: Node) -> int:
 def _operand(low: Lowering, value: Value | None, transposed: bool) -> int:
     """A matrix operand; a transposition is only another set of strides."""
     made = low.float(value)
-    rank = len(_required(value).shape)
+    rank = len(required(value).shape)
     if not transposed:
         return made
     return int(low.builder.permute(made, [*range(rank - 2), rank - 1, rank - 2]))
