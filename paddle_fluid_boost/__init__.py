@@ -16,6 +16,7 @@ from .errors import (
     UnsupportedPaddleError,
 )
 from .export import export, load
+from .io.pipeline import pipeline
 from .options import configure, options, override
 from .plugin import install, installed, to_static, uninstall
 from .report import log as _log  # noqa: F401 - sets up the channels
@@ -45,6 +46,7 @@ __all__ = [
     "load",
     "options",
     "override",
+    "pipeline",
     "stats",
     "to_static",
     "uninstall",
