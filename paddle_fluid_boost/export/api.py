@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -19,7 +18,7 @@ from .learned import learned_signature
 from .loading import load_object
 from .mobile_targets import make_mnn, make_ncnn, make_ort, make_paddle_lite
 from .onnx_target import make_onnx
-from .output import REPORT, atomic_folder
+from .output import REPORT, atomic_folder, scratch_folder
 from .paddle_target import make_paddle
 from .progress import Progress
 from .report import Report
@@ -95,15 +94,13 @@ def export(
     try:
         shown.step("", "load")
         source = open_source(model, listed(shapes), listed(ranges), arguments, weights)
-        with (
-            atomic_folder(out, replace=force) as folder,
-            tempfile.TemporaryDirectory(prefix="pfb-export-") as scratch,
-        ):
+        with atomic_folder(out, replace=force) as folder:
             report = Report(source.label, os.path.abspath(out), warnings=list(source.warnings))
             shown.step("", "reference")
             cases = CaseMaker(source, samples)
             cases.cases(source.signature)
             shown.done()
+            scratch = scratch_folder(folder)
             job = Job(source, cases, folder, scratch, shown, rtol=rtol, strict=strict, opset=opset)
             _make_all(job, targets, report, keep_going)
             report.seconds = time.perf_counter() - started

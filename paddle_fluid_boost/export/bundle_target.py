@@ -51,7 +51,7 @@ def make_bundle(job: Job, captured: Captured, signature: Signature, cases: list[
     """
     names = output_names(captured.template, len(captured.program.outputs))
     path = os.path.join(job.folder, NAME)
-    with tempfile.TemporaryDirectory(prefix="pfb-bundle-") as work:
+    with tempfile.TemporaryDirectory(prefix="pfb-bundle-", dir=job.scratch) as work:
         folder, written = paddle_once(job, captured, signature, cases)
         job.progress.step("bundle", "native")
         plans, notes, graphs = _plans(job, signature, cases, captured.template, work)
@@ -70,7 +70,7 @@ def make_bundle(job: Job, captured: Captured, signature: Signature, cases: list[
         files = {**models, **graphs, **onnx}
         write_bundle(path, manifest, files)
     job.progress.step("bundle", "verify")
-    result = run_bundle(path, [case.inputs for case in cases])
+    result = run_bundle(path, [case.inputs for case in cases], job.scratch)
     accuracy = check(cases, result.outputs, names, rtol=job.rtol)
     notes.append(
         f"loads in {result.load_ms:.0f} ms; first call {result.first_ms:.3g} ms, then "

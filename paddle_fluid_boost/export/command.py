@@ -32,7 +32,7 @@ examples:
       --range seq=8..128 --samples samples --to bundle --out tagger
 
 exit status: 0 all made and verified; 1 something failed (nothing written, but for --keep-going);
-2 the arguments are wrong.
+2 the arguments are wrong; 130 interrupted.
 """
 
 
@@ -84,7 +84,8 @@ def run(parsed: argparse.Namespace) -> int:
     """Does what ``parsed`` asks for; returns the exit status."""
     from .api import export
 
-    signal.signal(signal.SIGTERM, _leave)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
     try:
         report = export(
             parsed.model,
@@ -105,6 +106,8 @@ def run(parsed: argparse.Namespace) -> int:
     except BoostError as error:
         usage = not isinstance(error, ExportError) or error.usage
         return _failed(parsed, str(error), 2 if usage else 1)
+    except KeyboardInterrupt:
+        return _failed(parsed, say("interrupted"), 128 + signal.SIGINT)
     if parsed.json:
         print(json.dumps(report.to_dict(), indent=1, ensure_ascii=False))
     else:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ..errors import CaptureRefused, EngineError, ExportError
 from .cases import Case, CaseMaker
 from .messages import say
+from .output import check_space
 from .progress import Progress
 from .report import Artefact
 from .source import Captured, Source
@@ -63,7 +64,8 @@ def make(job: Job, target: str, maker: Maker) -> Artefact:
     """The artefact with as many sizes open as work.
 
     Raises:
-        ExportError: not even fixed sizes work, or ``job.strict`` and not all can stay open.
+        ExportError: not even fixed sizes work, the disk is full, or ``job.strict`` and not all can
+            stay open.
     """
     wanted = job.source.signature
     first: str | None = None
@@ -75,6 +77,7 @@ def make(job: Job, target: str, maker: Maker) -> Artefact:
                 captured = job.capture(signature, way)
                 artefact = maker(job, captured, signature, job.cases.cases(signature))
             except (ExportError, EngineError) as error:
+                check_space(job.scratch)
                 last = str(error)
                 # The reason of the preferred way tells most.
                 first = first or last

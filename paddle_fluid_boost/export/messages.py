@@ -31,6 +31,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "failed": ("FAILED", "失败"),
     "error": ("error", "错误"),
     "written": ("written to {folder} in {seconds:.0f} s", "已写入 {folder}，用时 {seconds:.0f} 秒"),
+    "interrupted": ("interrupted", "已中断"),
     "nothing": ("nothing was written", "未写入任何文件"),
     "inspect.kind": ("kind", "类型"),
     "inspect.file": ("file", "文件"),

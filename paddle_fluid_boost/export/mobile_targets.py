@@ -33,11 +33,12 @@ def make_ort(job: Job, captured: Captured, signature: Signature, cases: list[Cas
     """``model.ort`` for ONNX Runtime on Android and iOS; run in ONNX Runtime here."""
 
     def convert(onnx: str, base: str) -> list[str]:
-        call_child([_CHILD, "ort", onnx, f"{base}.ort"], about="ONNX Runtime's converter")
+        about = "ONNX Runtime's converter"
+        call_child([_CHILD, "ort", onnx, f"{base}.ort"], about=about, scratch=job.scratch)
         return [f"{base}.ort"]
 
     def run(files: list[str], names: list[str]) -> RuntimeResult:
-        return run_in_child("onnx", files[0], cases=_inputs(cases), names=names, timed=True)
+        return _run(job, "onnx", files[0], cases, names)
 
     return _made("mobile", job, captured, signature, cases, convert, run)
 
@@ -46,14 +47,13 @@ def make_mnn(job: Job, captured: Captured, signature: Signature, cases: list[Cas
     """``model.mnn`` for MNN; run in MNN here."""
 
     def convert(onnx: str, base: str) -> list[str]:
-        call_child([_CHILD, "mnn", onnx, f"{base}.mnn"], about="MNN's converter")
+        about = "MNN's converter"
+        call_child([_CHILD, "mnn", onnx, f"{base}.mnn"], about=about, scratch=job.scratch)
         return [f"{base}.mnn"]
 
     def run(files: list[str], names: list[str]) -> RuntimeResult:
         settings = {"outputs": output_names(captured.template, len(captured.program.outputs))}
-        return run_in_child(
-            "mnn", files[0], cases=_inputs(cases), names=names, settings=settings, timed=True
-        )
+        return _run(job, "mnn", files[0], cases, names, settings=settings)
 
     return _made("mnn", job, captured, signature, cases, convert, run)
 
@@ -73,20 +73,13 @@ def make_ncnn(job: Job, captured: Captured, signature: Signature, cases: list[Ca
     spelled = ",".join(f"[{','.join(map(str, shape))}]f32" for shape in shapes)
 
     def convert(onnx: str, base: str) -> list[str]:
-        call_child([_CHILD, "ncnn", onnx, f"{base}.param", spelled], about="pnnx")
+        arguments = [_CHILD, "ncnn", onnx, f"{base}.param", spelled]
+        call_child(arguments, about="pnnx", scratch=job.scratch)
         return [f"{base}.param", f"{base}.bin"]
 
     def run(files: list[str], names: list[str]) -> RuntimeResult:
         settings = {"outputs": len(captured.program.outputs)}
-        return run_in_child(
-            "ncnn",
-            files[0],
-            params=files[1],
-            cases=_inputs(cases),
-            names=names,
-            settings=settings,
-            timed=True,
-        )
+        return _run(job, "ncnn", files[0], cases, names, params=files[1], settings=settings)
 
     return _made("ncnn", job, captured, signature, cases, convert, run)
 
@@ -114,7 +107,7 @@ def _made(
     missing = by_name(target).missing()
     if missing:
         raise ExportError(f"needs {', '.join(missing)}: {by_name(target).how}")
-    with tempfile.TemporaryDirectory(prefix="pfb-mobile-") as work:
+    with tempfile.TemporaryDirectory(prefix="pfb-mobile-", dir=job.scratch) as work:
         onnx, by_way = onnx_once(job, captured, signature, cases)
         job.progress.step(target, "mobile")
         files = convert(onnx, os.path.join(work, STEM))
@@ -141,5 +134,10 @@ def _made(
     )
 
 
-def _inputs(cases: list[Case]) -> list[Any]:
-    return [case.inputs for case in cases]
+def _run(
+    job: Job, runtime: str, model: str, cases: list[Case], names: list[str], **more: Any
+) -> RuntimeResult:
+    inputs = [case.inputs for case in cases]
+    return run_in_child(
+        runtime, model, cases=inputs, names=names, timed=True, scratch=job.scratch, **more
+    )

@@ -63,7 +63,7 @@ def _make(
     if missing:
         raise ExportError(f"needs {', '.join(missing)}: {by_name('onnx').how}")
     names = output_names(captured.template, len(captured.program.outputs))
-    with tempfile.TemporaryDirectory(prefix="pfb-onnx-") as work:
+    with tempfile.TemporaryDirectory(prefix="pfb-onnx-", dir=job.scratch) as work:
         job.progress.step("onnx", "convert")
         raw, rewritten = _convert(captured, work, names, job.opset)
         job.progress.step("onnx", "simplify")
@@ -98,7 +98,8 @@ def _convert(
     with STATIC_LOCK:
         model, params = write(captured, work, names, edit)
     raw = os.path.join(work, "raw.onnx")
-    call_child([_CHILD, "convert", model, params, raw, str(opset)], about="Paddle2ONNX")
+    convert = [_CHILD, "convert", model, params, raw, str(opset)]
+    call_child(convert, about="Paddle2ONNX", scratch=work)
     if not os.path.isfile(raw):
         raise ExportError("Paddle2ONNX claimed success, but wrote no file")
     return raw, rewritten
@@ -144,7 +145,8 @@ def _polished(
     for slim in slims:
         path = os.path.join(work, f"polished{slim}.onnx")
         try:
-            said = call_child([_CHILD, "polish", raw, path, spec, slim], about="ONNX checks")
+            polish = [_CHILD, "polish", raw, path, spec, slim]
+            said = call_child(polish, about="ONNX checks", scratch=work)
             job.progress.step("onnx", "verify")
             result = run_in_child(
                 "onnx",
@@ -152,6 +154,7 @@ def _polished(
                 cases=[case.inputs for case in cases],
                 names=[one.name for one in signature.inputs],
                 timed=True,
+                scratch=job.scratch,
             )
             accuracy = check(cases, result.outputs, names, rtol=job.rtol)
             return _Polished(path, said, accuracy, result.latency_ms), notes

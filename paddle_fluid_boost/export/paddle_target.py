@@ -133,6 +133,7 @@ def _tried(job: Job, captured: Captured, signature: Signature, cases: list[Case]
             names=inputs,
             settings={"onednn": onednn},
             timed=True,
+            scratch=job.scratch,
         )
 
     plain = run(False)

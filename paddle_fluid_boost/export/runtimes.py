@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ from ..errors import ExportError
 from ..hardware.cores import usable_cores
 from ..options import options
 
+_START = os.path.join(os.path.dirname(__file__), "child.py")
 _CHILD = os.path.join(os.path.dirname(__file__), "child_run.py")
 _BUNDLE_CHILD = os.path.join(os.path.dirname(__file__), "child_bundle.py")
 _TIMEOUT_S = 600.0
@@ -49,6 +51,7 @@ def run_in_child(
     params: str = "",
     settings: dict[str, Any] | None = None,
     timed: bool = False,
+    scratch: str | None = None,
 ) -> RuntimeResult:
     """Loads ``model`` in ``runtime`` and runs every case.
 
@@ -58,6 +61,7 @@ def run_in_child(
         settings: for ``"paddle"``, ``onednn`` (default False: only the plain path is exact on every
             model).
         timed: measure calls of the first case, too.
+        scratch: folder for temporary files; by default the system's.
 
     Raises:
         ExportError: it could not be loaded or run, or it took the whole process down.
@@ -70,17 +74,19 @@ def run_in_child(
         "names": list(names),
         "repeats": _REPEATS if timed else 0,
     }
-    return _ask(_CHILD, f"{runtime} runtime", request, cases)
+    return _ask(_CHILD, f"{runtime} runtime", request, cases, scratch)
 
 
-def run_bundle(path: str, cases: Sequence[Sequence[np.ndarray]]) -> RuntimeResult:
+def run_bundle(
+    path: str, cases: Sequence[Sequence[np.ndarray]], scratch: str | None = None
+) -> RuntimeResult:
     """Loads a bundle in a fresh process and runs every case; see :func:`run_in_child`."""
     request = {
         "root": os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))),
         "bundle": os.path.abspath(path),
         "repeats": _REPEATS,
     }
-    return _ask(_BUNDLE_CHILD, "pfb.load", request, cases)
+    return _ask(_BUNDLE_CHILD, "pfb.load", request, cases, scratch)
 
 
 def _threads() -> int:
@@ -88,16 +94,20 @@ def _threads() -> int:
 
 
 def _ask(
-    script: str, about: str, request: dict[str, Any], cases: Sequence[Sequence[np.ndarray]]
+    script: str,
+    about: str,
+    request: dict[str, Any],
+    cases: Sequence[Sequence[np.ndarray]],
+    scratch: str | None,
 ) -> RuntimeResult:
     """What a child process that runs ``script`` answers to ``request`` for ``cases``."""
-    with tempfile.TemporaryDirectory(prefix="pfb-run-") as folder:
+    with tempfile.TemporaryDirectory(prefix="pfb-run-", dir=scratch) as folder:
         request["cases"] = [_store(case, folder, number) for number, case in enumerate(cases)]
         request["folder"] = folder
         path = os.path.join(folder, "request.json")
         with open(path, "w") as file:
             json.dump(request, file)
-        call_child([script, path], about=about, threads=_threads())
+        call_child([script, path], about=about, threads=_threads(), scratch=scratch)
         return _answer(folder)
 
 
@@ -122,16 +132,24 @@ def _store(arrays: Sequence[np.ndarray], folder: str, number: int) -> list[str]:
     return files
 
 
-def call_child(arguments: Sequence[str], *, about: str, threads: int = 1) -> str:
-    """Runs a Python script; returns what it printed.
+def call_child(
+    arguments: Sequence[str], *, about: str, threads: int = 1, scratch: str | None = None
+) -> str:
+    """Runs a Python script, which dies with this process; returns what it printed.
+
+    Args:
+        scratch: folder for temporary files of its own; by default the system's.
 
     Raises:
         ExportError: it failed; the message holds the line that says why, or the signal's name.
+        OSError: it found no space left on the disk, whatever it was asked to do.
     """
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "GLOG_v": "0"}
+    if scratch is not None:
+        environment["TMPDIR"] = scratch
     try:
         done = subprocess.run(
-            [sys.executable, *arguments],
+            [sys.executable, _START, str(os.getpid()), *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
@@ -142,6 +160,8 @@ def call_child(arguments: Sequence[str], *, about: str, threads: int = 1) -> str
     except subprocess.TimeoutExpired:
         raise ExportError(f"{about}: no answer after {_TIMEOUT_S:.0f} s") from None
     said = done.stdout.decode("utf-8", "replace")
+    if done.returncode and os.strerror(errno.ENOSPC) in said:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), scratch)
     if done.returncode:
         raise ExportError(f"{about}: {_reason(done.returncode, said)}")
     return said

@@ -69,6 +69,7 @@ REWRITTEN = {
     "addmm": of(lambda x, y, z: paddle.addmm(x, y, z, alpha=0.3, beta=0.4), [4, 4], [4, 3], [3, 4]),
     "logit": of(lambda x: paddle.logit(F.sigmoid(x), 1e-2), [4, 3]),
     "trunc": of(lambda x: paddle.trunc(x * 3), [4, 3]),
+    "group_norm": layer(lambda: nn.GroupNorm(2, 8), [2, 8, 4, 4]),
     "group_norm_epsilon": layer(lambda: nn.GroupNorm(2, 8, epsilon=0.05), [2, 8, 4, 4]),
     "channel_shuffle": of_image(lambda x: F.channel_shuffle(x, 2)),
     "pixel_unshuffle": of_image(lambda x: F.pixel_unshuffle(x, 2)),
@@ -98,7 +99,6 @@ REWRITTEN = {
 AS_THEY_ARE = {
     "convolution": layer(lambda: nn.Conv2D(8, 4, 3, padding="SAME"), [2, 8, 7, 7]),
     "transposed": layer(lambda: nn.Conv2DTranspose(8, 4, 2, stride=2), [2, 8, 7, 7]),
-    "group_norm": layer(lambda: nn.GroupNorm(2, 8), [2, 8, 4, 4]),
     "prelu": layer(lambda: nn.PReLU(8, 0.2), [2, 8, 4, 4]),
     "rank_0": of(lambda x: x[0, 0] + 1.5, [4, 3]),
     "attention": layer(lambda: nn.MultiHeadAttention(16, 4), [2, 5, 16]),
