@@ -51,6 +51,8 @@ try:
     Value = paddle.pir.Value
     EagerTensor = paddle.Tensor
     default_dtype = paddle.get_default_dtype
+    #: Where functions make new tensors: the same object until somebody sets another.
+    current_place = framework._current_expected_place_
     #: Tensor -> how often it was written to.  `Tensor.inplace_version` is a Python function around
     #: this method, which takes three times as long: it is asked for every parameter in each call.
     inplace_version = EagerTensor._inplace_version
@@ -69,6 +71,7 @@ __all__ = [
     "SymbolicStaticFunction",
     "TracerHolder",
     "Value",
+    "current_place",
     "default_dtype",
     "framework",
     "paddle",

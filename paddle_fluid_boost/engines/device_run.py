@@ -1,7 +1,7 @@
 """A predictor on an accelerator as an Executable.
 
-* It is bound to the shapes it was built for: an Ascend compiles each operator for a shape, and
-  another shape would compile inside the user's call.
+* It is bound to the shapes it was built for, open sizes aside: an Ascend compiles each operator for
+  a shape, and another shape would compile inside the user's call.
 * Inputs elsewhere are copied to the device, outputs to where eager mode leaves them.
 * The first run, in which the device compiles, is told apart from the others.
 * A run that fails, out of memory above all, gives its memory back before the caller falls back.
@@ -54,7 +54,7 @@ class DeviceExecutable:
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         shapes = [list(tensor.shape) for tensor in inputs]
-        if shapes != self._shapes:
+        if shapes != self._shapes and not _fit(shapes, self._shapes):
             raise EngineError(f"{self.engine}: built for {self._shapes}, called with {shapes}")
         if os.getpid() != self._process:
             raise EngineError(f"{self.engine}: {self._device} cannot be used after a fork")
@@ -97,3 +97,12 @@ class DeviceExecutable:
         """Frees the predictor.  Idempotent."""
         self._inner.close()
         self._share.release()
+
+
+def _fit(shapes: list[list[int]], built_for: list[list[int]]) -> bool:
+    """Whether all sizes are those of ``built_for``, in which -1 may be any."""
+    return list(map(len, shapes)) == list(map(len, built_for)) and all(
+        want in (size, -1)
+        for shape, wanted in zip(shapes, built_for)
+        for size, want in zip(shape, wanted)
+    )

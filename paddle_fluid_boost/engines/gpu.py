@@ -84,16 +84,17 @@ class Gpu:
             notes += [f"without {name}: the hardware library says so" for name in left_out]
             if model.predictor_outputs > 1:
                 left_out = (CSE, *left_out)
-            final = GpuSettings(
-                device.number,
-                settings["precision"],
-                advice.memory.get("pool_mb", _POOL_MB),
-                left_out,
-            )
+            final = gpu_settings(device, settings["precision"], left_out)
             with reserved(device, model.parameter_bytes + peak_bytes(captured)) as share:
                 program, params = model.model, model.params
                 if settings["tensorrt"]:
-                    program, params, said = tensorrt.converted(captured, model, final, advice)
+                    program, params, said = tensorrt.converted(
+                        (program, params),
+                        tensorrt.identity_of(captured),
+                        captured.inputs,
+                        final,
+                        advice,
+                    )
                     notes.append(said)
                 if options.probe_in_child:
                     survive(
@@ -120,6 +121,14 @@ class Gpu:
                     f" on {device}",
                     notes=notes,
                 )
+
+
+def gpu_settings(
+    device: Device, precision: str = "float32", left_out: tuple[str, ...] = ()
+) -> GpuSettings:
+    """How a predictor on ``device`` is built, by what the hardware library says of it."""
+    pool_mb = accelerator_advice(device).memory.get("pool_mb", _POOL_MB)
+    return GpuSettings(device.number, precision, pool_mb, left_out)
 
 
 def _lower(captured: CapturedProgram, advice: Advice) -> list[str]:

@@ -27,7 +27,6 @@ from . import _paddle_devices as devices
 from .dense import fingerprint
 from .device_build import survive
 from .gpu_config import GpuSettings
-from .paddle_inference_export import ExportedModel
 
 _KIND = "tensorrt"
 #: Seconds that TensorRT may take to build its engines.
@@ -87,8 +86,9 @@ def shape_ranges(
 
 
 def converted(
-    captured: CapturedProgram,
-    model: ExportedModel,
+    files: tuple[str, str],
+    identity: Any,
+    inputs: Sequence[Slot],
     settings: GpuSettings,
     advice: Advice,
     seen: Sequence[Sequence[tuple[int, ...]]] = (),
@@ -97,51 +97,55 @@ def converted(
 
     Kept on disk for this program with these weights and ranges, this GPU and this software.
 
+    Args:
+        files: paths of the program and, "" without any, its parameters.
+        identity: plain values that are equal for the same program with the same weights alone.
+        inputs, seen: as for :func:`shape_ranges`.
+
     Raises:
         EngineError: there is no place to keep it, or the child process could not build it.
     """
-    if not model.params:
+    if not files[1]:
         raise EngineError("gpu: Paddle converts no program without parameters for TensorRT")
-    ranges = shape_ranges(captured.inputs, seen)
+    ranges = shape_ranges(inputs, seen)
     plan = {
         "workspace": advice.tensorrt.get("workspace_mb", _WORKSPACE_MB) << 20,
         "smallest_part": advice.tensorrt.get("smallest_part", _SMALLEST_PART),
         "precision": settings.precision,
         "left_out": list(settings.left_out),
         "inputs": [
-            {"name": slot.name, "dtype": slot.dtype, "range": ranges[slot.name]}
-            for slot in captured.inputs
+            {"name": slot.name, "dtype": slot.dtype, "range": ranges[slot.name]} for slot in inputs
         ],
     }
-    name = _name(captured, settings.number, plan)
+    name = _name(identity, settings.number, plan)
     found = folders.find(_KIND, name)
     if found is not None:
         return (*_files(found), "TensorRT engines from the on-disk cache")
-    return (*_build(captured, model, settings.number, plan, name), "TensorRT engines built anew")
+    return (*_build(files, settings.number, plan, name), "TensorRT engines built anew")
 
 
-def _name(captured: CapturedProgram, number: int, plan: Mapping[str, Any]) -> str:
+def identity_of(captured: CapturedProgram) -> Any:
+    """What :func:`converted` knows a captured program by."""
+    return [program_key(captured), [fingerprint(one) for one in captured.parameters.values()]]
+
+
+def _name(identity: Any, number: int, plan: Mapping[str, Any]) -> str:
     """Engines hold the weights, and fit one kind of GPU, driver and version of TensorRT."""
     gpu = next((gpu for gpu in probe().gpus if gpu.index == number), None)
     kind = None if gpu is None else (gpu.name, gpu.capability, gpu.memory, gpu.driver)
-    weights = [fingerprint(tensor) for tensor in captured.parameters.values()]
     version = devices.tensorrt_version()
-    return key(_KIND, program_key(captured), weights, plan, kind, version, surroundings())
+    return key(_KIND, identity, plan, kind, version, surroundings())
 
 
 def _build(
-    captured: CapturedProgram,
-    model: ExportedModel,
-    number: int,
-    plan: dict[str, Any],
-    name: str,
+    source: tuple[str, str], number: int, plan: dict[str, Any], name: str
 ) -> tuple[str, str]:
     try:
         folder = folders.create(_KIND)
     except OSError as error:
         raise EngineError(f"gpu: no place for TensorRT engines: {error}") from error
     try:
-        request = {**plan, "model": model.model, "params": model.params, "folder": str(folder)}
+        request = {**plan, "model": source[0], "params": source[1], "folder": str(folder)}
         survive("gpu", Device("gpu", number), {"tensorrt": request}, _BUILD_SECONDS)
         files = _files(str(folder))
         if not os.path.exists(files[0]):

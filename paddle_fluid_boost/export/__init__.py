@@ -25,7 +25,7 @@ def export(model: Any, out: str, **options: Any) -> Report:
     return export(model, out, **options)
 
 
-def load(path: str) -> LoadedModel:
+def load(path: str, device: str = "cpu", *, tensorrt: bool = False) -> LoadedModel:
     """The model in a bundle, ready to be called; see :func:`.loaded.load`.
 
     >>> model = pfb.load("exported/model.pfb")
@@ -33,4 +33,4 @@ def load(path: str) -> LoadedModel:
     """
     from .loaded import load
 
-    return load(path)
+    return load(path, device, tensorrt=tensorrt)

@@ -65,6 +65,7 @@ def make_bundle(job: Job, captured: Captured, signature: Signature, cases: list[
             "template": captured.template,
             "plans": plans,
             "example": [list(array.shape) for array in cases[0].inputs],
+            "ranges": {name: list(signature.sizes(name)) for name in signature.names},
         }
         models = {f"paddle/{name}": os.path.join(folder, name) for name in written.files}
         files = {**models, **graphs, **onnx}

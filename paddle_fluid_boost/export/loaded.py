@@ -15,8 +15,10 @@ import paddle
 from ..engines.dense import on_host
 from ..engines.native.engine import NativeEngine
 from ..errors import BundleError, EngineError
+from ..hardware.devices import CPU, Device, parse_device
 from .bundle_file import read_bundle
 from .graph_json import graph_from_dict
+from .on_device import check_device, open_on_device
 from .other_runtimes import MODEL, ONNX, PARAMS, open_fastest
 from .structure import Template, rebuild
 from .tuned_plan import example_inputs, tuned_plan
@@ -30,11 +32,14 @@ class LoadedModel:
     """A model from a bundle.  Calls take and return eager tensors; no gradients flow.
 
     card: who made it, with which versions, on which machine.
+    device: where it runs.
     inputs: name, dtype and dims of each input; a name among dims is a size that may vary.
     notes: what was built, and what was not and why.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, device: Device = CPU, *, tensorrt: bool = False) -> None:
+        if device != CPU:
+            check_device(device, with_tensorrt=tensorrt)
         manifest, contents = read_bundle(path)
         try:
             self.card: dict[str, Any] = dict(manifest["card"])
@@ -43,6 +48,7 @@ class LoadedModel:
             self._template: Template = manifest["template"]
             plans = [(_shapes(p["shapes"]), p["graph"], _tuned(p)) for p in manifest["plans"]]
             self._example = _shapes(manifest["example"])
+            self._ranges = _ranges(manifest.get("ranges", {}))  # older bundles have none
             self._models = {n: contents[n] for n in (MODEL, PARAMS, ONNX) if n in contents}
             if MODEL not in self._models:
                 raise KeyError(MODEL)
@@ -57,11 +63,16 @@ class LoadedModel:
         ) as error:
             raise BundleError(f"{path}: the manifest is damaged: {error!r}") from error
         self.path = path
+        self.device = device
         self.notes: list[str] = []
+        self._tensorrt = tensorrt
         self._lock = threading.Lock()
         self._other: Any = None
         self._plans: dict[Shapes, Any] = {}
-        self._build(plans, contents)
+        if device == CPU:
+            self._build(plans, contents)
+        else:
+            self._fallback(())
         self._warm_up()
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
@@ -80,7 +91,20 @@ class LoadedModel:
         key = tuple(tuple(tensor.shape) for tensor in tensors)
         with paddle.no_grad():
             plan = self._plans.get(key)
-            return list((self._fallback(tensors) if plan is None else plan)(tensors))
+            if plan is not None:
+                return list(plan(tensors))
+            serving = self._fallback(tensors)
+            try:
+                return list(serving(tensors))
+            except EngineError:
+                self._let_go(serving)
+                raise
+
+    def _let_go(self, serving: Any) -> None:
+        """An accelerator that failed gives everything back: the next call opens the model anew."""
+        with self._lock:
+            if self.device != CPU and self._other is serving:
+                self._other = None
 
     @property
     def plans(self) -> list[Shapes]:
@@ -142,7 +166,18 @@ class LoadedModel:
     def _fallback(self, example: Sequence[Any]) -> Any:
         """What runs calls without a plan, chosen on ``example`` when first needed."""
         with self._lock:
-            if self._other is None:
+            if self._other is None and self.device != CPU:
+                self._other = open_on_device(
+                    self._models,
+                    self.inputs,
+                    len(self.output_names),
+                    self.device,
+                    self._example,
+                    self._ranges,
+                    with_tensorrt=self._tensorrt,
+                )
+                self.notes.append(f"runs in {self._other.engine}")
+            elif self._other is None:
                 names = [one["name"] for one in self.inputs]
                 self._other, why = open_fastest(
                     self._models, names, len(self.output_names), example
@@ -162,12 +197,15 @@ class LoadedModel:
         if missing:
             raise BundleError(f"input '{missing[0]}' is missing; takes ({', '.join(names)})")
         sizes: dict[str, int] = {}
-        return [_fitting(one, given[one["name"]], sizes) for one in self.inputs]
+        fitting = [_fitting(one, given[one["name"]], sizes) for one in self.inputs]
+        return fitting if self.device != CPU else [on_host(tensor) for tensor in fitting]
 
 
 def _fitting(one: dict[str, Any], value: Any, sizes: dict[str, int]) -> Any:
     """``value`` as a dense tensor; ``sizes`` collects what the names stand for in this call."""
-    tensor = value if isinstance(value, paddle.Tensor) else paddle.to_tensor(np.asarray(value))
+    tensor = value
+    if not isinstance(value, paddle.Tensor):
+        tensor = paddle.to_tensor(np.asarray(value), place=paddle.CPUPlace())
     dtype, shape = str(tensor.dtype).rpartition(".")[2], list(tensor.shape)
     fits = dtype == one["dtype"] and len(shape) == len(one["dims"])
     if fits:
@@ -178,7 +216,7 @@ def _fitting(one: dict[str, Any], value: Any, sizes: dict[str, int]) -> Any:
             f"input '{one['name']}' must be {one['dtype']}{one['dims']}, got {dtype}{shape}"
             + (f" where {sizes}" if sizes else "")
         )
-    return on_host(tensor)
+    return tensor
 
 
 def _checked(one: dict[str, Any]) -> dict[str, Any]:
@@ -195,17 +233,37 @@ def _shapes(stored: Any) -> Shapes:
     return shapes
 
 
+def _ranges(stored: Any) -> dict[str, list[int]]:
+    ranges = {str(name): list(sizes) for name, sizes in stored.items()}
+    if not all(type(size) is int and size > 0 for sizes in ranges.values() for size in sizes):
+        raise ValueError(f"not ranges: {stored!r}")
+    return ranges
+
+
 def _tuned(plan: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Settings by the machine that they were measured on."""
     return {str(key): dict(settings) for key, settings in plan["tuned"].items()}
 
 
-def load(path: str | os.PathLike[str]) -> LoadedModel:
+def load(
+    path: str | os.PathLike[str], device: str = "cpu", *, tensorrt: bool = False
+) -> LoadedModel:
     """The model in the bundle at ``path``; see :class:`LoadedModel`.
 
     Reading executes nothing of the file: it holds numbers, JSON and a Paddle model.
 
+    Args:
+        device: where it runs.  ``"cpu"`` takes tensors from anywhere and returns them in the CPU's
+            memory; an accelerator (``"npu"``, ``"gpu:1"``) returns them where it is, and runs the
+            bundle's Paddle model (docs/devices.md).
+        tensorrt: on a GPU, let TensorRT build engines for it, which takes minutes the first time.
+
     Raises:
         BundleError: the file is missing, damaged, changed, or not a bundle.
+        EngineError: there is no such device, or it cannot take the model.
+        ValueError: ``device`` names no device, or ``tensorrt`` is asked for without a GPU.
     """
-    return LoadedModel(os.fspath(path))
+    where = parse_device(device)
+    if tensorrt and where.kind != "gpu":
+        raise ValueError(f"load: tensorrt needs device='gpu', got {device!r}")
+    return LoadedModel(os.fspath(path), where, tensorrt=tensorrt)

@@ -279,13 +279,39 @@ def bundle() -> dict[str, Any]:
     net.eval()
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "out")
-        pfb.export(net, out, to="bundle", shapes="x=2,6")
+        pfb.export(net, out, to="bundle", shapes="x=batch,6")
+        path = os.path.join(out, "model.pfb")
         x = paddle.randn([2, 6])
         want = net(x)
         paddle.set_device("npu:0")
-        model = pfb.load(os.path.join(out, "model.pfb"))
+        model = pfb.load(path)
         there = paddle.to_tensor(x.numpy())
-        return {"place": str(there.place), "error": error(model(there), want)}
+        facts = {"place": str(there.place), "error": error(model(there), want)}
+        facts["here"] = str(model(there).place)
+
+        on_device = pfb.load(path, device="npu:1")
+        got = on_device(there)
+        facts["device_place"] = str(got.place)
+        facts["device_error"] = max(error(got, want), error(on_device(x.numpy()), want))
+        larger = paddle.randn([5, 6])
+        facts["larger_error"] = error(on_device(larger), net(larger.cpu()))
+        facts["notes"] = on_device.notes
+        facts["held"] = held_bytes("npu:1")
+        NPU.fail("h2d")
+        try:
+            on_device(x.numpy())
+        except EngineError as failure:
+            facts["failure"] = str(failure)
+        facts["held_after_failure"] = held_bytes("npu:1")
+        NPU.fail("h2d", -1)
+        facts["again"] = error(on_device(there), want)
+        on_device.close()
+        facts["left"] = held_bytes("npu:1")
+        try:
+            pfb.load(path, device="npu:9")
+        except EngineError as failure:
+            facts["missing"] = str(failure)
+        return facts
 
 
 def aborts() -> dict[str, Any]:

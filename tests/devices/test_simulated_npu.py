@@ -134,3 +134,19 @@ def test_a_bundle_takes_tensors_on_the_device(scenario):
     facts = scenario("bundle")  # the CPU's plans must not read device addresses
     assert facts["place"] == "Place(npu:0)"
     assert facts["error"] < 1e-5
+
+
+def test_a_bundle_is_loaded_onto_the_device(scenario):
+    facts = scenario("bundle")
+    assert facts["here"] == "Place(cpu)" and facts["device_place"] == "Place(npu:1)"
+    assert facts["device_error"] < 1e-5 and facts["larger_error"] < 1e-5
+    assert facts["notes"][0] == "runs in paddle_inference on npu:1"
+    assert facts["held"] > 0 and facts["left"] == 0
+    assert "there is no such device; Paddle has: npu:0, npu:1" in facts["missing"]
+
+
+def test_a_loaded_model_survives_a_failure_of_the_device(scenario):
+    facts = scenario("bundle")
+    assert "paddle_inference on npu:1: OSError" in facts["failure"]
+    assert facts["held_after_failure"] == 0
+    assert facts["again"] < 1e-5
