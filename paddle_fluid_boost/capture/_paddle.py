@@ -35,6 +35,8 @@ try:
         program_guard,
         static_op_arg_cast_guard,
     )
+    from paddle.static.nn import control_flow
+    from paddle.utils import inplace_utils
 
     try:
         from paddle.jit.dy2static import parameter_recorder as recorders
@@ -71,9 +73,11 @@ __all__ = [
     "SymbolicStaticFunction",
     "TracerHolder",
     "Value",
+    "control_flow",
     "current_place",
     "default_dtype",
     "framework",
+    "inplace_utils",
     "paddle",
     "static_tracing",
     "switch_this_thread",
@@ -132,9 +136,14 @@ def modules_that_warn_in_static_mode() -> list[Any]:
     """Modules of Paddle's that warn, through their name ``warnings``, about what static mode does
     otherwise than eager mode."""
     from paddle.pir import math_op_patch
-    from paddle.utils import inplace_utils
 
-    return [module for module in (math_op_patch, inplace_utils) if hasattr(module, "warnings")]
+    modules = (math_op_patch, inplace_utils, control_flow)
+    return [module for module in modules if hasattr(module, "warnings")]
+
+
+def flow_codes() -> list[Any]:
+    """The code of the functions that run other functions as the value of a tensor says."""
+    return [getattr(control_flow, name).__code__ for name in ("cond", "while_loop")]
 
 
 def take_recorded_parameters(program: Program) -> list[paddle.Tensor]:

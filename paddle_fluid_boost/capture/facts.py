@@ -31,6 +31,7 @@ class Snapshot:
     """Facts about Python state, collected by ``walk.Walk``, which ends with :meth:`seal`.
 
     layers / tensors: what ``watch`` must report on.
+    all_branches: it holds what every branch of the call reads, not only those that were taken.
 
     Of every fact its last item is a label for people.
     """
@@ -61,6 +62,7 @@ class Snapshot:
         self.functions: list[tuple[FunctionType, list[Any], str]] = []
         #: (container of simple values, a copy of it, label): compared by value.
         self.plain: list[tuple[Any, Any, str]] = []
+        self.all_branches = False
         self._quick: Quick | None = None
 
     @property

@@ -102,6 +102,8 @@ def _scan(code: CodeType) -> CodeFacts:
             imports.add((level if isinstance(level, int) else 0, value))
         elif name == "IMPORT_FROM":
             attribute_names.add(value)
+        elif "out" in _keywords(code, instructions, index):
+            effects.append(Effect("passes out=, which overwrites a tensor", line))
     return CodeFacts(
         frozenset(global_names),
         frozenset(attribute_names),
@@ -110,6 +112,34 @@ def _scan(code: CodeType) -> CodeFacts:
         _chains(instructions),
         _reads_dynamically(instructions),
     )
+
+
+def _keywords(
+    code: CodeType, instructions: list[dis.Instruction], index: int
+) -> tuple[object, ...]:
+    """The names of the keyword arguments of a call, where its instruction number ``index`` says
+    them: itself up to 3.12, or the constant loaded before it."""
+    name = instructions[index].opname
+    if name == "KW_NAMES":
+        return code.co_consts[instructions[index].arg or 0]
+    if name in ("CALL_FUNCTION_KW", "CALL_KW"):
+        value = instructions[index - 1].argval
+        return value if isinstance(value, tuple) else ()
+    return ()
+
+
+def writes_in_place(code: CodeType) -> Effect | None:
+    """The first instruction that may change an object, such as ``x[0] = y`` or ``x += y``."""
+    line = code.co_firstlineno
+    for instruction in dis.get_instructions(code):
+        line = _line(instruction) or line
+        name = instruction.opname
+        augmented = name.startswith("INPLACE_") or (
+            name == "BINARY_OP" and instruction.argrepr.endswith("=")
+        )
+        if augmented or name in ("STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE"):
+            return Effect("may change something in place", line)
+    return None
 
 
 def _chains(instructions: list[dis.Instruction]) -> frozenset[tuple[str, ...]]:

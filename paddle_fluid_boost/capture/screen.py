@@ -1,14 +1,19 @@
 """Refuses captured programs whose replay would not be what eager does.
 
 Tracing proves that no Python looked at a tensor's value; this file looks at the ops themselves:
-random numbers, train-mode statistics, writes to inputs or parameters, printing, sub-programs.
+random numbers, train-mode statistics, writes to inputs or parameters, printing.  Branches and
+loops may hold such ops too; what is particular to them is in ``control_flow.py``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ..errors import CaptureRefused
+from .aliases import BRANCH, LOOP, YIELD, Aliases
+from .control_flow import screen_flow
+from .overwriting import screen_overwriting
 from .program import CapturedProgram
 
 _RANDOM = (
@@ -28,24 +33,46 @@ _TEST_MODE = frozenset(
 _WITH_DROPOUT = ("rnn", "lstm", "attn", "attention", "feedforward", "dropout")
 
 
-def screen(captured: CapturedProgram) -> None:
-    """Raises CaptureRefused naming the first op that makes the program unsafe to replay."""
-    protected = {value.id for value in captured.input_values}
-    for op in captured.program.global_block().ops:
-        if op.name() == "builtin.parameter":
-            protected.update(result.id for result in op.results())
+def screen(captured: CapturedProgram, *, branches_seen: bool = False) -> None:
+    """Raises CaptureRefused naming the first op that makes the program unsafe to replay.
+
+    branches_seen: the Python of all branches and bodies was shown to be free of effects, and what
+        it reads is guarded (``rehearsal.py``); otherwise programs with any are refused.
+    """
+    flows = False
+    for op in _all_ops(captured.program.global_block()):
+        if op.name() in (BRANCH, LOOP):
+            if not branches_seen:
+                raise CaptureRefused(f"contains {op.name()[6:]}, whose Python was not seen")
+            flows = True
             continue
-        reason = _reason(op, protected)
+        reason = _reason(op)
         if reason:
             raise CaptureRefused(reason)
+    if flows or any(op.name().endswith("_") for op in captured.program.global_block().ops):
+        aliases = Aliases.of(captured.program)
+        screen_overwriting(captured, aliases)
+        if flows:
+            screen_flow(captured, aliases)
 
 
-def _reason(op: Any, protected: set[int]) -> str | None:
+def _all_ops(block: Any) -> Iterator[Any]:
+    """The ops of a block, and those of the blocks inside it."""
+    for op in block.ops:
+        if op.name() == YIELD:
+            continue
+        yield op
+        if op.name() in (BRANCH, LOOP):
+            for body in op.blocks():
+                yield from _all_ops(body)
+
+
+def _reason(op: Any) -> str | None:
     dialect, _, name = op.name().partition(".")
     if dialect not in ("pd_op", "builtin"):
         return f"contains the op {op.name()}, which is not known to be safe"
     if op.num_regions() if hasattr(op, "num_regions") else False:
-        return f"contains {name}, whose sub-programs are not compiled yet"
+        return f"contains {name}, whose sub-programs are not compiled"
     if any(name.startswith(part) for part in _EFFECTS):
         return f"contains {name}, which has an effect"
     if name in _RANDOM_NAMES or any(part in name for part in _RANDOM):
@@ -57,10 +84,6 @@ def _reason(op: Any, protected: set[int]) -> str | None:
         return None
     if any(part in name for part in _WITH_DROPOUT) and _drops_out(op.attrs()):
         return f"is in train mode ({name} with dropout)"
-    if name.endswith("_") and name not in ("rnn_", *_TEST_MODE):
-        written = op.operand_source(0)
-        if written.initialized() and written.id in protected:
-            return f"writes to one of its inputs or parameters ({name})"
     return None
 
 

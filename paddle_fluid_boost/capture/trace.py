@@ -24,6 +24,7 @@ from . import _paddle as pd
 from .call_stacks import no_call_stacks
 from .lock import STATIC_LOCK
 from .mixing import mixing
+from .overwriting import noting_in_place_calls, settle
 from .program import CapturedProgram, Slot
 from .sources import is_user_file
 from .structure import leaves, map_leaves
@@ -82,9 +83,11 @@ def trace(
         pd.take_recorded_parameters(program)  # what a dead program at this address left behind
         try:
             stacks = contextlib.nullcontext() if call_stacks else no_call_stacks()
-            with stacks, mixing() as asked, pd.static_tracing(program, startup):
+            notes = mixing(), noting_in_place_calls()
+            with stacks, notes[0] as asked, notes[1] as noted, pd.static_tracing(program, startup):
                 symbolic_args, symbolic_kwargs = map_leaves((tuple(args), dict(kwargs)), symbol)
                 result = call(*symbolic_args, **symbolic_kwargs)
+            result = settle(program, noted, result)
             if asked:  # and the user's code caught the error, or had an answer
                 raise asked[0]
         except CaptureRefused:

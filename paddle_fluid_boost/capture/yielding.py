@@ -13,6 +13,7 @@ C++ that ends the whole process with a crash.
 
 from __future__ import annotations
 
+import _weakrefset
 import gc
 import os
 import sys
@@ -29,6 +30,9 @@ from .sources import origin
 _NEVER = 1_000_000
 
 _now = time.perf_counter
+
+#: Files whose functions run when what a weak reference points to ends.
+_CALLED_BACK = frozenset({weakref.__file__, _weakrefset.__file__})
 
 #: No pause is longer (seconds): what one very long call has cost others is past.
 _LONGEST_PAUSE = 0.1
@@ -115,14 +119,14 @@ def _may_raise(frame: FrameType) -> bool:
         name.startswith("__") or origin(frame.f_code.co_filename) != "user"
     ):
         return False
-    return not _finalizes(frame)
+    return not finalizes(frame)
 
 
-def _finalizes(frame: FrameType | None) -> bool:
+def finalizes(frame: FrameType | None) -> bool:
     """Whether an object's end is under way, which may happen in any thread: Python would swallow
     the exception, and the object's owner lose what the finalizer was to do."""
     while frame is not None:
-        if frame.f_code.co_name == "__del__" or frame.f_code.co_filename == weakref.__file__:
+        if frame.f_code.co_name == "__del__" or frame.f_code.co_filename in _CALLED_BACK:
             return True
         frame = frame.f_back
     return False

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..capture.observe import Busy, Observation, Observer
+from ..capture.rehearsal import branches_on_tensors
 from ..capture.state import Snapshot, take
 from ..errors import CaptureRefused
 from ..report.records import Refusal
@@ -34,12 +35,15 @@ class Attempt:
     snapshot: the state that the observed call read; None before there was one.
     layers_touched: counts the touches of the layers in it.
     held: the tensors in it, each with its ``inplace_version`` after the observed call.
+    branching: the observation of a call that has run ``cond`` or ``while_loop``, whose other
+        branches are still to be seen; None for other calls.
     """
 
     snapshot: Snapshot | None = None
     layers_touched: Flag = field(default_factory=Flag)
     held: list[tuple[Any, int]] = field(default_factory=list)
     tries: int = 0
+    branching: Observation | None = None
 
     def observe(
         self,
@@ -76,15 +80,14 @@ class Attempt:
             reason = f"its state cannot be read: {type(error).__name__}: {error}"
             observation.refusals.append(Refusal(reason, permanent=True))
         else:
-            where = observation.mutation_of(_containers(self.snapshot))
+            where = observation.mutation_of(containers(self.snapshot))
             if where is not None:
                 self._settle_or_refuse(observation, where)
                 return
-            self.layers_touched = Flag()
-            for layer in self.snapshot.layers:
-                watch(layer, self.layers_touched)
+            self.layers_touched = watched(self.snapshot)
             self.held = [(tensor, tensor.inplace_version) for tensor in self.snapshot.tensors]
-            self.snapshot.layers.clear()  # a version must not keep its own layer alive
+            if branches_on_tensors(observation):
+                self.branching = observation
 
     def _settle_or_refuse(self, observation: Observation, where: str) -> None:
         """The call has filled or emptied what it found.  A first call may, as a cache is filled;
@@ -118,7 +121,16 @@ class Attempt:
         return None
 
 
-def _containers(snapshot: Snapshot) -> Iterator[Any]:
+def watched(snapshot: Snapshot) -> Flag:
+    """Watches the layers of a new snapshot; a flag that counts their touches from now on."""
+    touches = Flag()
+    for layer in snapshot.layers:
+        watch(layer, touches)
+    snapshot.layers.clear()  # a version must not keep its own layer alive
+    return touches
+
+
+def containers(snapshot: Snapshot) -> Iterator[Any]:
     """Every container of Python's that the walk has met."""
     groups: tuple[list[Any], ...] = (
         snapshot.sequences,

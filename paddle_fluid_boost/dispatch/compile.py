@@ -27,6 +27,7 @@ from ..hotspot.worker import exiting
 from ..options import options
 from ..report.records import Refusal
 from . import hooks
+from .branches import Branches
 from .extraordinary import NumbersCheck
 from .plainly import run_plainly
 from .results import Layout, layout
@@ -49,6 +50,7 @@ class CompileJob:
         it has copied them.
     eager: the original callable, bound.
     background: keep out of the way of other threads.
+    rehearse: for a call that branches on tensors, what sees the branches that it did not take.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class CompileJob:
         layers_touched: Flag,
         *,
         background: bool,
+        rehearse: Branches | None = None,
     ) -> None:
         self.key: Hashable = (id(unit), call.key)
         self._unit = unit
@@ -75,6 +78,7 @@ class CompileJob:
         self._grad_enabled = pd.paddle.is_grad_enabled()
         self._captured = False
         self._background = background
+        self._rehearse = rehearse
         self._threads = openmp.math_threads()  # of the user's thread, which makes the job
 
     @property
@@ -118,8 +122,10 @@ class CompileJob:
 
     def _compile(self) -> tuple[Version, Choice]:
         inputs, args, kwargs = self._own_inputs()
+        if self._rehearse is not None:
+            self._snapshot, self._layers_touched = self._rehearse(self._eager, args, kwargs)
         captured, traced = trace(self._eager, args, kwargs)
-        screen(captured)
+        screen(captured, branches_seen=self._snapshot.all_branches)
         weights = Weights(list(captured.parameters.values()))
         if self._grad_enabled and not weights.all_stop_gradient():
             raise CaptureRefused("its parameters take part in gradients: use paddle.no_grad()")

@@ -13,6 +13,7 @@ from ..hotspot.worker import Worker
 from ..options import options
 from ..report.records import Refusal
 from .attempt import Attempt, Busy
+from .branches import Branches
 from .compile import CompileJob
 from .signature import Call
 from .tuning import TuneJob, confirm, worth_tuning
@@ -112,6 +113,7 @@ class Promotion:
             snapshot,
             attempt.layers_touched,
             background=not (here or options.sync),
+            rehearse=Branches(attempt.branching, self._roots) if attempt.branching else None,
         )
         if here:
             job.run()

@@ -185,7 +185,8 @@ class _BlockImporter:
         node = Node(functional, inputs, attrs, outputs, groups, output_groups)
         self.graph.append(node)
         if inplace and bare not in _UPDATES_NO_OPERAND and op.num_results():
-            self._overwrite(op.operands_source()[0], outputs[0], pir_name)
+            target = op.operands_source()[1 if bare == "assign_out_" else 0]
+            self._overwrite(target, outputs[0], pir_name)
 
     def _overwrite(self, target: Any, result: Value, pir_name: str) -> None:
         """Later readers of ``target`` read ``result``."""
@@ -282,8 +283,8 @@ class _BlockImporter:
             name = f"state{position}"
             body.bind(argument, body.graph.add_input(name, tuple(argument.shape), dtype))
         body.run(block)
-        last = block.ops[-1]
-        if last.name() in _ENDS_BLOCK:
+        last = block.ops[-1] if block.ops else None  # nothing in a branch without results
+        if last is not None and last.name() in _ENDS_BLOCK:
             body.graph.outputs = [body.tensor(value) for value in last.operands_source()]
         return body
 
