@@ -73,6 +73,8 @@ def resize(low: Lowering, node: Node) -> int:
     if any(value is not None for value in node.inputs[1:]):
         raise NotNative("a size or a scale given as a tensor")
     out = shape_of(node.output)
+    if list(out[2:]) == list(x.shape[2:]):  # Paddle copies, whatever scale is given
+        return _by_windows(low, node, x.shape, [_unchanged(side) for side in out[2:]], False)
     kind = _onednn_kind(node, x.shape, out)
     if kind is not None:
         return int(low.builder.resize(low.float(x), kind, out))
@@ -87,6 +89,10 @@ def resize(low: Lowering, node: Node) -> int:
 def _onednn_kind(node: Node, shape: Sequence[int], out: Sequence[int]) -> str | None:
     """What oneDNN calls it, where it computes what Paddle does."""
     if node.attrs["align_corners"] or len(shape) != 4:
+        return None
+    if 1 in (*shape[2:], *out[2:]):
+        # From a single pixel oneDNN 3.6 writes past the end of its result; where one pixel is
+        # made it takes the middle, Paddle the first.
         return None
     ratios = [made / side for made, side in zip(out[2:], shape[2:])]
     if node.op == "nearest_interp":
@@ -107,8 +113,11 @@ def _given_scale(node: Node, axes: int) -> list[float]:
 def _interpolated(node: Node, size: int, made: int, scale: float) -> list[_Taps]:
     """The taps of an axis of ``size`` pixels that becomes one of ``made``, in single precision."""
     corners = bool(node.attrs["align_corners"])
-    if corners:
-        ratio = np.float32((size - 1) / (made - 1)) if made > 1 else np.float32(0)
+    images = node.op in ("nearest_interp", "bilinear_interp", "bicubic_interp")
+    if made == 1 and (corners or images):  # lines and volumes take the middle
+        ratio = np.float32(0)
+    elif corners:
+        ratio = np.float32((size - 1) / (made - 1))
     else:
         ratio = np.float32(1.0 / scale) if scale > 0 else np.float32(size) / np.float32(made)
     half = np.float32(0.5)
