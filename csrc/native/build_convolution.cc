@@ -1,6 +1,7 @@
 // Convolution, transposed convolution, pooling and resampling.
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "builder.h"
 #include "windows.h"
@@ -35,14 +36,31 @@ Desc PlanBuilder::ConvolutionLayout(const Dims& shape) const {
                                  : AnyLayout(shape);
 }
 
+// All images of `spec.sources` together.
+Dims PlanBuilder::SourceShape(const ConvolutionSpec& spec) const {
+  Dims whole = shape(spec.sources.at(0));
+  whole[1] = 0;
+  for (const int source : spec.sources) whole[1] += shape(source)[1];
+  return whole;
+}
+
+int PlanBuilder::JoinedSource(const ConvolutionSpec& spec) {
+  if (spec.sources.size() == 1) return spec.sources[0];
+  const std::string name = std::exchange(step_name_, "concat");
+  const int joined = Concat(spec.sources, 1);
+  step_name_ = name;
+  return joined;
+}
+
 int PlanBuilder::Convolution(const ConvolutionSpec& spec) {
-  const Dims source = shape(spec.source);
+  const Dims source = SourceShape(spec);
   const Dims plain_weights = shape(spec.weights);
   const Dims out = ConvolutionShape(source, plain_weights, spec);
   if (WinogradApplies(spec, out)) {
     const int tile = ChooseTile(spec, out);
     if (tile != 0) return Winograd(spec, out, tile);
   }
+  const int joined = JoinedSource(spec);
   Dims weights = plain_weights;
   if (spec.groups > 1) {
     weights[0] /= spec.groups;
@@ -68,7 +86,7 @@ int PlanBuilder::Convolution(const ConvolutionSpec& spec) {
     pd = describe({}, ConvolutionLayout(out));
   }
   const int packed = InLayout(Reshape(spec.weights, weights), pd.weights_desc());
-  Arguments arguments = {{DNNL_ARG_SRC, InLayout(spec.source, pd.src_desc())},
+  Arguments arguments = {{DNNL_ARG_SRC, InLayout(joined, pd.src_desc())},
                          {DNNL_ARG_WEIGHTS, packed}};
   if (spec.bias >= 0) arguments.emplace_back(DNNL_ARG_BIAS, PlainVector(spec.bias));
   int result = SumTarget(fused, pd.dst_desc());
@@ -80,7 +98,7 @@ int PlanBuilder::Convolution(const ConvolutionSpec& spec) {
 }
 
 int PlanBuilder::Deconvolution(const ConvolutionSpec& spec, const Dims& out_shape) {
-  const Dims source = shape(spec.source);
+  const Dims source = SourceShape(spec);
   // Paddle keeps [in, out / groups, ...]; oneDNN wants [groups, out / groups, in / groups, ...].
   Dims split = shape(spec.weights);
   split[0] /= spec.groups;
@@ -107,7 +125,7 @@ int PlanBuilder::Deconvolution(const ConvolutionSpec& spec, const Dims& out_shap
       engine_, prop_kind::forward_inference, algorithm::deconvolution_direct,
       ConvolutionLayout(source), AnyLayout(weights_shape), bias_desc, ConvolutionLayout(out_shape),
       spec.strides, FromZero(spec.dilations), spec.pad_begin, pad_end, PlainAttributes());
-  Arguments arguments = {{DNNL_ARG_SRC, InLayout(spec.source, pd.src_desc())},
+  Arguments arguments = {{DNNL_ARG_SRC, InLayout(spec.sources[0], pd.src_desc())},
                          {DNNL_ARG_WEIGHTS, InLayout(weights, pd.weights_desc())}};
   if (spec.bias >= 0) arguments.emplace_back(DNNL_ARG_BIAS, PlainVector(spec.bias));
   const int result = NewValue(pd.dst_desc(), DType::kFloat32);

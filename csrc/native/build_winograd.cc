@@ -14,6 +14,9 @@
 namespace pfb {
 namespace {
 
+// A convolution's other operands, its working area and its result are arguments too.
+constexpr std::size_t kMaxWinogradParts = kMaxKernelArguments - 5;
+
 // Bytes of V and P together that a thread should work on at a time: about half a second-level
 // cache.
 constexpr std::size_t kWorkingSet = 512 << 10;
@@ -55,7 +58,7 @@ std::vector<int> Key(const Dims& source, const ConvolutionSpec& spec, const Dims
 int PlanBuilder::ChooseTile(const ConvolutionSpec& spec, const Dims& out) {
   if (settings_.algorithm == "winograd2") return 2;
   if (settings_.algorithm == "winograd4") return 4;
-  const std::vector<int> key = Key(shape(spec.source), spec, out, settings_.threads);
+  const std::vector<int> key = Key(SourceShape(spec), spec, out, settings_.threads);
   if (const auto known = KnownTile(key)) return *known;
   // A larger tile needs larger weights (16 / 9 and 4 times the direct ones): it must clearly win.
   constexpr double kClearly = 0.93;
@@ -77,9 +80,10 @@ double PlanBuilder::MeasureSeconds(const ConvolutionSpec& spec, const std::strin
   BuilderSettings settings = settings_;
   settings.algorithm = algorithm;
   PlanBuilder probe(settings);
-  const Dims source = shape(spec.source);
+  const Dims source = SourceShape(spec);
   ConvolutionSpec alone = spec;
-  alone.source = probe.Input(source, DType::kFloat32);
+  alone.sources = {probe.Input(source, DType::kFloat32)};
+  alone.target = -1;
   const Storage& weights = storage(RowMajorOf(spec.weights));
   alone.weights = probe.Constant(weights.packed ? weights.packed->get_data_handle() : weights.data,
                                  shape(spec.weights), DType::kFloat32, /*borrowed=*/true);
@@ -114,14 +118,18 @@ bool PlanBuilder::WinogradApplies(const ConvolutionSpec& spec, const Dims& out) 
   if (settings_.algorithm == "direct" || !settings_.channels_last || !WinogradSupported()) {
     return false;
   }
-  const Dims source = shape(spec.source);
+  const Dims source = SourceShape(spec);
   const Dims weights = shape(spec.weights);
   const auto all = [](const Dims& dims, long value) {
     return std::all_of(dims.begin(), dims.end(), [=](auto d) { return d == value; });
   };
   if (source.size() != 4 || weights[2] != 3 || weights[3] != 3 || spec.groups != 1) return false;
   if (!all(spec.strides, 1) || !all(spec.dilations, 1)) return false;
-  if (source[1] % 8 != 0 || out[1] % 8 != 0) return false;
+  if (out[1] % 8 != 0) return false;
+  for (const int part : spec.sources) {
+    if (this->shape(part)[1] % 8 != 0) return false;
+  }
+  if (spec.sources.size() > kMaxWinogradParts) return false;
   // Small products do not repay the transforms.
   constexpr int kFewestChannels = 24;
   if (source[1] < kFewestChannels || out[1] < kFewestChannels) return false;
@@ -139,7 +147,7 @@ bool PlanBuilder::WinogradApplies(const ConvolutionSpec& spec, const Dims& out) 
 }
 
 int PlanBuilder::Winograd(const ConvolutionSpec& spec, const Dims& out, int tile) {
-  const Dims source_shape = shape(spec.source);
+  const Dims source_shape = SourceShape(spec);
   WinogradShape shape{};
   shape.batch = static_cast<int>(source_shape[0]);
   shape.channels = static_cast<int>(source_shape[1]);
@@ -182,8 +190,12 @@ int PlanBuilder::Winograd(const ConvolutionSpec& spec, const Dims& out, int tile
 
   const Desc out_desc = ChannelsLast(out, f32);
   WinogradEpilogue made;
-  Arguments arguments = {
-      {0, InLayout(spec.source, ChannelsLast(source_shape, f32))}, {0, weights}, {0, work}};
+  Arguments arguments = {{0, weights}, {0, work}};
+  std::vector<int> part_channels;
+  for (const int part : spec.sources) {
+    arguments.emplace_back(0, InLayout(part, ChannelsLast(this->shape(part), f32)));
+    part_channels.push_back(static_cast<int>(this->shape(part)[1]));
+  }
   int result = -1;
   int bias_at = -1;
   int residual_at = -1;
@@ -200,13 +212,21 @@ int PlanBuilder::Winograd(const ConvolutionSpec& spec, const Dims& out, int tile
       if (op.kind == "sum") result = SumTarget(spec.post_ops, out_desc);
     }
   }
+  shape.out_stride = shape.out_channels;
+  if (result < 0 && spec.target >= 0) {
+    result = spec.target;
+    shape.out_stride = static_cast<int>(PixelStride(desc(result)));
+  }
   if (result < 0) result = NewValue(out_desc, DType::kFloat32);
   const std::size_t result_at = arguments.size();
   arguments.emplace_back(0, result);
 
   AddKernel(std::move(arguments), [=, engine = engine_, scratch_desc = product.scratchpad_desc()](
                                       void* const* pointers) {
-    const auto* source = static_cast<const float*>(pointers[0]);
+    WinogradPart parts[kMaxWinogradParts];
+    for (std::size_t i = 0; i < part_channels.size(); ++i) {
+      parts[i] = {static_cast<const float*>(pointers[2 + i]), part_channels[i]};
+    }
     auto* out_data = static_cast<float*>(pointers[result_at]);
     WinogradEpilogue epilogue = made;
     if (bias_at >= 0) epilogue.bias = static_cast<const float*>(pointers[bias_at]);
@@ -215,12 +235,12 @@ int PlanBuilder::Winograd(const ConvolutionSpec& spec, const Dims& out, int tile
 
     // Takes chunks [first, last) through the stages in working area `worker`.
     const auto work_on = [&](int first, int last, int worker, bool shared) {
-      char* base = static_cast<char*>(pointers[2]) + static_cast<std::size_t>(worker) * area;
+      char* base = static_cast<char*>(pointers[1]) + static_cast<std::size_t>(worker) * area;
       auto* v = reinterpret_cast<float*>(base);
       auto* p = reinterpret_cast<float*>(base + v_bytes);
       dnnl::stream stream(engine);
       const dnnl::memory v_memory(v_desc, engine, v);
-      const dnnl::memory u_memory(u_desc, engine, pointers[1]);
+      const dnnl::memory u_memory(u_desc, engine, pointers[0]);
       const dnnl::memory p_memory(p_desc, engine, p);
       const dnnl::memory scratch(scratch_desc, engine, base + v_bytes + p_bytes);
       const dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, v_memory.get()},
@@ -239,7 +259,7 @@ int PlanBuilder::Winograd(const ConvolutionSpec& spec, const Dims& out, int tile
         const int begin = chunk * schedule.chunk;
         const int end = std::min(shape.tiles(), begin + schedule.chunk);
         each(begin, end, [&](int b, int e) {
-          TransformSource(shape, source, b, e, schedule.chunk,
+          TransformSource(shape, parts, b, e, schedule.chunk,
                           v + static_cast<std::size_t>(b - begin) * channels);
         });
         dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive.get(), stream.get(), 4, args),

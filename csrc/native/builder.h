@@ -33,7 +33,8 @@ struct BuilderSettings {
 };
 
 struct ConvolutionSpec {
-  int source = -1;
+  // What is read: one image, or several whose channels lie side by side.
+  std::vector<int> sources;
   int weights = -1;
   int bias = -1;  // -1: none
   Dims strides;
@@ -42,6 +43,8 @@ struct ConvolutionSpec {
   Dims pad_end;
   int groups = 1;
   PostOps post_ops;
+  // Channels-last memory of the result's shape to write to, where that costs nothing; -1: none.
+  int target = -1;
 };
 
 struct RecurrentSpec {
@@ -112,6 +115,7 @@ class PlanBuilder {
   int Expand(int value, const Dims& shape);
 
   // -- computation -----------------------------------------------------------------------------
+  // The result is `spec.target` where that could be written.
   int Convolution(const ConvolutionSpec& spec);
   int Deconvolution(const ConvolutionSpec& spec, const Dims& out_shape);
   int MatMul(int a, int b, int bias, const PostOps& post_ops);
@@ -236,6 +240,8 @@ class PlanBuilder {
   // Convolutions by Winograd's algorithm (build_winograd.cc); tile 0 stands for direct.
   bool WinogradApplies(const ConvolutionSpec& spec, const Dims& out) const;
   int ChooseTile(const ConvolutionSpec& spec, const Dims& out);
+  Dims SourceShape(const ConvolutionSpec& spec) const;
+  int JoinedSource(const ConvolutionSpec& spec);
   double MeasureSeconds(const ConvolutionSpec& spec, const std::string& algorithm);
   int Winograd(const ConvolutionSpec& spec, const Dims& out, int tile);
   int TransformedWeights(int weights, const WinogradShape& shape, const Dims& u_shape,

@@ -62,6 +62,15 @@ Desc ChannelsLast(const Dims& shape, dnnl::memory::data_type type) {
   return Desc(shape, type, strides);
 }
 
+dnnl::memory::dim PixelStride(const Desc& desc) {
+  const Dims shape = desc.get_dims(), strides = desc.get_strides();
+  // Dimensions of size 1 may have any stride.
+  for (std::size_t i = shape.size(); i-- > 2;) {
+    if (shape[i] != 1) return strides[i];
+  }
+  return shape[0] != 1 ? strides[0] : shape[1];
+}
+
 bool IsStrided(const Desc& desc) { return IsBlockedKind(desc) && desc.get_inner_nblks() == 0; }
 
 bool IsRowMajor(const Desc& desc) {

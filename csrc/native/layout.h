@@ -22,6 +22,9 @@ Desc AnyLayout(const Dims& shape);
 // Channels last (NHWC, and its 1-D and 3-D kin).
 Desc ChannelsLast(const Dims& shape, dnnl::memory::data_type type);
 
+// Elements from pixel to pixel of an image whose channels are last, perhaps some of a larger one's.
+dnnl::memory::dim PixelStride(const Desc& desc);
+
 // Strides only, no inner blocks.
 bool IsStrided(const Desc& desc);
 

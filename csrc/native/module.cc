@@ -56,9 +56,10 @@ PostOps ReadPostOps(const std::vector<std::tuple<std::string, float, float, int>
 
 using PostOpTuples = std::vector<std::tuple<std::string, float, float, int>>;
 
-ConvolutionSpec Spec(int source, int weights, int bias, Dims strides, Dims dilations,
-                     Dims pad_begin, Dims pad_end, int groups, const PostOpTuples& post_ops) {
-  return {source,
+ConvolutionSpec Spec(std::vector<int> sources, int weights, int bias, Dims strides, Dims dilations,
+                     Dims pad_begin, Dims pad_end, int groups, const PostOpTuples& post_ops,
+                     int target) {
+  return {std::move(sources),
           weights,
           bias,
           std::move(strides),
@@ -66,7 +67,8 @@ ConvolutionSpec Spec(int source, int weights, int bias, Dims strides, Dims dilat
           std::move(pad_begin),
           std::move(pad_end),
           groups,
-          ReadPostOps(post_ops)};
+          ReadPostOps(post_ops),
+          target};
 }
 
 using WindowTuple = std::tuple<std::vector<int>, std::vector<int>, std::vector<float>>;
@@ -98,18 +100,21 @@ void BindBuilder(py::module_& module) {
       .def("slice", &PlanBuilder::Slice, Release())
       .def("expand", &PlanBuilder::Expand, Release())
       .def("convolution",
-           [](PlanBuilder& self, int source, int weights, int bias, Dims strides, Dims dilations,
-              Dims pad_begin, Dims pad_end, int groups, const PostOpTuples& post_ops) {
-             const auto spec = Spec(source, weights, bias, std::move(strides), std::move(dilations),
-                                    std::move(pad_begin), std::move(pad_end), groups, post_ops);
+           [](PlanBuilder& self, std::vector<int> sources, int weights, int bias, Dims strides,
+              Dims dilations, Dims pad_begin, Dims pad_end, int groups,
+              const PostOpTuples& post_ops, int target) {
+             const auto spec = Spec(std::move(sources), weights, bias, std::move(strides),
+                                    std::move(dilations), std::move(pad_begin), std::move(pad_end),
+                                    groups, post_ops, target);
              const py::gil_scoped_release release;
              return self.Convolution(spec);
            })
       .def("deconvolution",
            [](PlanBuilder& self, int source, int weights, int bias, Dims strides, Dims dilations,
               Dims pad_begin, int groups, const PostOpTuples& post_ops, const Dims& out_shape) {
-             const auto spec = Spec(source, weights, bias, std::move(strides), std::move(dilations),
-                                    std::move(pad_begin), {}, groups, post_ops);
+             const auto spec = Spec({source}, weights, bias, std::move(strides),
+                                    std::move(dilations), std::move(pad_begin), {}, groups,
+                                    post_ops, -1);
              const py::gil_scoped_release release;
              return self.Deconvolution(spec, out_shape);
            })

@@ -89,12 +89,37 @@ PFB_INLINE void StorePart(const Vec& from, float* to) {
   std::memcpy(to, &from, Count * sizeof(float));
 }
 
-// A patch of the source: `Count` channels from where `image` points.
-template <int M, int Count>
-PFB_INLINE void SourceTile(const WinogradShape& shape, const float* image, int top, int left,
+constexpr int kHalf = kLanes / 2;
+
+// Where a vector of channels comes from: `low` holds all of them, or the first half and `high` the
+// other.  Each points to the first pixel of an image, whose pixels are `stride` apart.
+struct Origin {
+  const float* low;
+  std::size_t low_stride;
+  const float* high;
+  std::size_t high_stride;
+};
+
+enum class Width { kWhole, kHalf, kTwoHalves };
+
+template <Width W>
+PFB_INLINE void LoadPixel(const Origin& from, std::size_t pixel, Vec& to) {
+  if (W == Width::kWhole) {
+    Load(from.low + pixel * from.low_stride, to);
+  } else {
+    LoadPart<kHalf>(from.low + pixel * from.low_stride, to);
+    if (W == Width::kTwoHalves) {
+      std::memcpy(reinterpret_cast<char*>(&to) + kHalf * sizeof(float),
+                  from.high + pixel * from.high_stride, kHalf * sizeof(float));
+    }
+  }
+}
+
+// A patch of the source, one vector of its channels.
+template <int M, Width W>
+PFB_INLINE void SourceTile(const WinogradShape& shape, const Origin& from, int top, int left,
                            float* out, std::size_t position_stride) {
   constexpr int kSide = M + 2;
-  const auto channels = static_cast<std::size_t>(shape.channels);
   const bool inside =
       top >= 0 && left >= 0 && top + kSide <= shape.height && left + kSide <= shape.width;
   Vec patch[kSide * kSide];
@@ -106,8 +131,8 @@ PFB_INLINE void SourceTile(const WinogradShape& shape, const float* image, int t
       const bool valid =
           inside || (row >= 0 && row < shape.height && column >= 0 && column < shape.width);
       if (valid) {
-        LoadPart<Count>(image + (static_cast<std::size_t>(row) * shape.width + column) * channels,
-                        patch[y * kSide + x]);
+        LoadPixel<W>(from, static_cast<std::size_t>(row) * shape.width + column,
+                     patch[y * kSide + x]);
       } else {
         patch[y * kSide + x] = Vec{};
       }
@@ -115,27 +140,46 @@ PFB_INLINE void SourceTile(const WinogradShape& shape, const float* image, int t
   }
   for (int x = 0; x < kSide; ++x) Filter<M>::Source(patch + x, kSide, half + x, kSide);
   for (int y = 0; y < kSide; ++y) Filter<M>::Source(half + y * kSide, 1, patch + y * kSide, 1);
-  for (int i = 0; i < kSide * kSide; ++i) StorePart<Count>(patch[i], out + i * position_stride);
+  constexpr int kStored = W == Width::kHalf ? kHalf : kLanes;
+  for (int i = 0; i < kSide * kSide; ++i) StorePart<kStored>(patch[i], out + i * position_stride);
 }
 
 template <int M>
-PFB_INLINE void SourceBody(const WinogradShape& shape, const float* source, int begin, int end,
-                           int capacity, float* v) {
-  const auto channels = static_cast<std::size_t>(shape.channels);
-  const std::size_t position_stride = static_cast<std::size_t>(capacity) * channels;
+PFB_INLINE void SourceBody(const WinogradShape& shape, const WinogradPart* parts, int begin,
+                           int end, int capacity, float* v) {
+  const int channels = shape.channels;
+  const auto position_stride = static_cast<std::size_t>(capacity) * channels;
   for (int tile = begin; tile < end; ++tile) {
     const Place place(shape, tile);
     const int top = place.row - shape.pad_top;
     const int left = place.column - shape.pad_left;
-    const float* image =
-        source + static_cast<std::size_t>(place.image) * shape.height * shape.width * channels;
+    const auto first = static_cast<std::size_t>(place.image) * shape.height * shape.width;
     float* out = v + static_cast<std::size_t>(tile - begin) * channels;
-    std::size_t c = 0;
-    for (; c + kLanes <= channels; c += kLanes) {
-      SourceTile<M, kLanes>(shape, image + c, top, left, out + c, position_stride);
-    }
-    if (c < channels) {
-      SourceTile<M, kLanes / 2>(shape, image + c, top, left, out + c, position_stride);
+    const WinogradPart* part = parts;
+    int taken = 0;  // channels of that part
+    for (int c = 0; c < channels; c += kLanes) {
+      const auto half = [&]() {
+        if (taken == part->channels) {
+          ++part;
+          taken = 0;
+        }
+        const float* data = part->data + first * part->channels + taken;
+        taken += kHalf;
+        return data;
+      };
+      Origin from = {half(), static_cast<std::size_t>(part->channels), nullptr, 0};
+      if (c + kHalf == channels) {
+        SourceTile<M, Width::kHalf>(shape, from, top, left, out + c, position_stride);
+        break;
+      }
+      const bool whole = taken < part->channels;
+      from.high = half();
+      from.high_stride = static_cast<std::size_t>(part->channels);
+      if (whole) {
+        SourceTile<M, Width::kWhole>(shape, from, top, left, out + c, position_stride);
+      } else {
+        SourceTile<M, Width::kTwoHalves>(shape, from, top, left, out + c, position_stride);
+      }
     }
   }
 }
@@ -161,20 +205,18 @@ PFB_INLINE void ResultTile(const WinogradShape& shape, const float* in, std::siz
     for (int x = 0; x < M; ++x) {
       const int column = place.column + x;
       if (column >= shape.out_width) break;
-      const std::size_t at =
-          ((static_cast<std::size_t>(place.image) * shape.out_height + row) * shape.out_width +
-           column) *
-              channels +
-          c;
+      const std::size_t pixel =
+          (static_cast<std::size_t>(place.image) * shape.out_height + row) * shape.out_width +
+          column;
       Vec value = out[y * M + x] + bias;
       Apply(epilogue.before, value);
       if (epilogue.residual != nullptr) {
         Vec added;
-        LoadPart<Count>(epilogue.residual + at, added);
+        LoadPart<Count>(epilogue.residual + pixel * channels + c, added);
         value += added;
       }
       Apply(epilogue.after, value);
-      StorePart<Count>(value, result + at);
+      StorePart<Count>(value, result + pixel * shape.out_stride + c);
     }
   }
 }
@@ -192,18 +234,18 @@ PFB_INLINE void ResultBody(const WinogradShape& shape, const float* p, int begin
       ResultTile<M, kLanes>(shape, in + c, position_stride, place, c, epilogue, result);
     }
     if (c < channels) {
-      ResultTile<M, kLanes / 2>(shape, in + c, position_stride, place, c, epilogue, result);
+      ResultTile<M, kHalf>(shape, in + c, position_stride, place, c, epilogue, result);
     }
   }
 }
 
 // The same code compiled for two instruction sets; one is chosen when the process starts.
 #define PFB_INSTANTIATE(suffix, isa)                                                    \
-  isa void Source2##suffix(const WinogradShape& s, const float* x, int b, int e, int n, \
+  isa void Source2##suffix(const WinogradShape& s, const WinogradPart* x, int b, int e, int n, \
                            float* v) {                                                  \
     SourceBody<2>(s, x, b, e, n, v);                                                    \
   }                                                                                     \
-  isa void Source4##suffix(const WinogradShape& s, const float* x, int b, int e, int n, \
+  isa void Source4##suffix(const WinogradShape& s, const WinogradPart* x, int b, int e, int n, \
                            float* v) {                                                  \
     SourceBody<4>(s, x, b, e, n, v);                                                    \
   }                                                                                     \
@@ -262,11 +304,11 @@ void TransformWeights(const WinogradShape& shape, const float* weights, float* t
   }
 }
 
-void TransformSource(const WinogradShape& shape, const float* source, int begin, int end,
+void TransformSource(const WinogradShape& shape, const WinogradPart* parts, int begin, int end,
                      int capacity, float* v) {
   const auto transform = shape.tile == 2 ? (HasAvx512() ? Source2Avx512 : Source2Avx2)
                                          : (HasAvx512() ? Source4Avx512 : Source4Avx2);
-  transform(shape, source, begin, end, capacity, v);
+  transform(shape, parts, begin, end, capacity, v);
 }
 
 void TransformResult(const WinogradShape& shape, const float* p, int begin, int end, int capacity,

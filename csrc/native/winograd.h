@@ -21,6 +21,7 @@ namespace pfb {
 struct WinogradShape {
   int batch, height, width, channels;  // of the source
   int out_height, out_width, out_channels;
+  int out_stride;  // from pixel to pixel of the result, at least out_channels
   int pad_top, pad_left;
   int tile;  // M: 2 or 4
 
@@ -30,10 +31,16 @@ struct WinogradShape {
   int tiles() const { return batch * tiles_down() * tiles_across(); }
 };
 
+// Some of the source's channels: a channels-last image of its own.
+struct WinogradPart {
+  const float* data;
+  int channels;  // a multiple of 8
+};
+
 struct WinogradEpilogue {
   const float* bias = nullptr;      // [out_channels], or none
   Activation before;                // of the residual
-  const float* residual = nullptr;  // as the result, or none; may be the result itself
+  const float* residual = nullptr;  // dense, or none; may be the result itself
   Activation after;
 };
 
@@ -44,7 +51,8 @@ bool WinogradSupported();
 void TransformWeights(const WinogradShape& shape, const float* weights, float* transformed);
 
 // Tiles [begin, end) of the source into v[position][tile - begin][channel], `capacity` tiles apart.
-void TransformSource(const WinogradShape& shape, const float* source, int begin, int end,
+// The source is `parts` side by side.
+void TransformSource(const WinogradShape& shape, const WinogradPart* parts, int begin, int end,
                      int capacity, float* v);
 
 // Tiles [begin, end) of the result from p[position][tile - begin][out_channel].

@@ -74,6 +74,51 @@ def test_what_follows_is_applied_in_the_same_step(tile: int) -> None:
     assert set(implementations) <= {f"winograd:{tile}", "jit:uni", "jit:blk"}
 
 
+def _convolutions(*channels: tuple[int, int]) -> list[Any]:
+    return [paddle.randn([out, i, 3, 3]) * (9 * i) ** -0.5 for i, out in channels]
+
+
+@pytest.mark.parametrize("tile", [2, 4])
+@pytest.mark.parametrize("parts", [(24, 24), (8, 16, 40), (8, 8, 8), (40, 8, 32, 24), (32, 16)])
+def test_parts_of_a_concat_are_read_where_they_are(parts: tuple[int, ...], tile: int) -> None:
+    weights = _convolutions(*((3, part) for part in parts), (sum(parts), 24))
+
+    def net(x: Any) -> Any:
+        joined = paddle.concat([F.relu(F.conv2d(x, w, padding=1)) for w in weights[:-1]], axis=1)
+        return F.conv2d(joined, weights[-1], padding=1)
+
+    x = paddle.randn([2, 3, 9, 14])
+    executable = nm.check(net, x, layout="nhwc", algorithm=f"winograd{tile}")
+    steps = executable._held[0][0].steps
+    assert "concat" not in [op for op, _ in steps]
+    assert ("fused_conv2d", f"winograd:{tile}") in steps
+
+
+@pytest.mark.parametrize("algorithm, parts", [("direct", (24, 24)), ("winograd4", (24, 20))])
+def test_other_convolutions_read_the_whole(algorithm: str, parts: tuple[int, int]) -> None:
+    weights = _convolutions(*((3, part) for part in parts), (sum(parts), 32))
+
+    def net(x: Any) -> Any:
+        joined = paddle.concat([F.relu(F.conv2d(x, w)) for w in weights[:-1]], axis=1)
+        return F.conv2d(joined, weights[-1])
+
+    executable = nm.check(net, paddle.randn([1, 3, 12, 9]), layout="nhwc", algorithm=algorithm)
+    assert [op for op, _ in executable._held[0][0].steps].count("concat") == 1
+
+
+def test_parts_are_kept_until_they_are_read() -> None:
+    """A residual that one of them is elsewhere must not be added in place before that."""
+    first, second, third, last = _convolutions((3, 32), (3, 32), (3, 32), (64, 32))
+
+    def net(x: Any) -> Any:
+        a, b = (F.relu(F.conv2d(x, w, padding=1)) for w in (first, second))
+        joined = paddle.concat([a, b], axis=1)
+        other = F.relu(F.conv2d(x, third, padding=1) + a)
+        return F.conv2d(joined, last, padding=1), other
+
+    nm.check(net, paddle.randn([1, 3, 12, 12]), layout="nhwc", algorithm="winograd2")
+
+
 @pytest.mark.parametrize("activate", [F.silu, F.hardswish, F.relu6, F.sigmoid, F.hardsigmoid])
 def test_activations_are_applied_in_the_same_step(activate: Any) -> None:
     w, b = paddle.randn([32, 32, 3, 3]) * 0.1, paddle.randn([32])

@@ -28,7 +28,7 @@ from .host import HostStep
 #: (kind, alpha, beta, value) as the builder reads it.
 PostOp = tuple[str, float, float, int]
 #: Makes a node's outputs; None for one that nothing reads.
-Rule = Callable[["Lowering", Node], Union[int, Sequence[Optional[int]]]]
+Rule = Callable[["Lowering", Node], Union[int, Sequence[Optional[int]], None]]
 
 RULES: dict[str, Rule] = {}
 
@@ -92,6 +92,8 @@ class Lowering:
         self.kept: list[Any] = []
         self._ids: dict[Value, int] = {}
         self._last_use = _last_uses(self.nodes, graph.outputs)
+        self._positions = {node: position for position, node in enumerate(self.nodes)}
+        self._parts: dict[Value, list[int]] = {}
         self._position = 0
 
     # -- the walk --------------------------------------------------------------------------------
@@ -128,7 +130,7 @@ class Lowering:
             self._host(node)
             return
         self.native_count += 1
-        results = [made] if isinstance(made, int) else list(made)
+        results = [made] if made is None or isinstance(made, int) else list(made)
         for value, result in zip(node.outputs, results):
             if result is not None:
                 self._ids[value] = self.builder.reshape(result, shape_of(value))
@@ -197,6 +199,25 @@ class Lowering:
         if value is not None and value.dtype != "float32":
             raise NotNative(f"computes in float32, got {value.dtype}")
         return self.id(value)
+
+    def sole_reader(self, value: Value) -> Node | None:
+        """The one node of this walk that reads ``value``, and reads it once; None where there is
+        none or another one."""
+        reader = self.graph.sole_user(value)
+        return reader if reader is not None and reader in self._positions else None
+
+    def leave_in_parts(self, concat: Node, reader: Node) -> None:
+        """Makes nothing of ``concat``: its one reader will ask for the :meth:`parts`."""
+        self._parts[concat.output] = [self.float(value) for value in concat.inputs]
+        for value in concat.inputs:
+            assert value is not None
+            self._last_use[value] = max(self._last_use[value], self._positions[reader])
+
+    def parts(self, value: Value | None) -> list[int]:
+        """As :meth:`float`; several where they are to be read side by side along the channels."""
+        if value in self._parts:
+            return self._parts[value]
+        return [self.float(value)]
 
     def optional(self, value: Value | None) -> int:
         """As :meth:`float`; -1 for an input that was not given."""

@@ -25,7 +25,7 @@ def convolution(low: Lowering, node: Node) -> int:
         return int(
             low.builder.reshape(_planes_by_product(low, node, matrix, 1), shape_of(node.output))
         )
-    return _convolution(low, node, low.float(node.inputs[0]), node.attrs["paddings"])
+    return _convolution(low, node, low.parts(node.inputs[0]), node.attrs["paddings"])
 
 
 def _makes_few_planes(low: Lowering, node: Node) -> bool:
@@ -55,11 +55,11 @@ def _wanted_as_planes(low: Lowering, value: Value) -> bool:
     return user is not None and user.op == "softmax"
 
 
-def _convolution(low: Lowering, node: Node, source: int, paddings: list[int]) -> int:
+def _convolution(low: Lowering, node: Node, sources: list[int], paddings: list[int]) -> int:
     w, b = node.inputs[1:3]
     return int(
         low.builder.convolution(
-            source,
+            sources,
             low.float(w),
             low.optional(b),
             node.attrs["strides"],
@@ -68,6 +68,7 @@ def _convolution(low: Lowering, node: Node, source: int, paddings: list[int]) ->
             paddings[1::2],
             node.attrs["groups"],
             low.post_ops(node, node.output.shape),
+            -1,
         )
     )
 
@@ -189,7 +190,7 @@ def _band(low: Lowering, band: Band, source: int) -> int:
         node = stretch.node
         low.builder.set_step_name(node.op)
         if node.op == "fused_conv2d":
-            made = _convolution(low, node, made, stretch.paddings())
+            made = _convolution(low, node, [made], stretch.paddings())
             continue
         shape = shape_of(node.output)
         shape[band.axis] = stretch.end - stretch.begin

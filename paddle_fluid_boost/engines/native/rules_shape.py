@@ -19,9 +19,27 @@ def view(low: Lowering, node: Node) -> int:
 
 
 @lowers("concat")
-def concat(low: Lowering, node: Node) -> int:
+def concat(low: Lowering, node: Node) -> int | None:
     (axis,) = numbers(node, "axis")
+    reader = low.sole_reader(node.output)
+    if reader is not None and axis % len(node.output.shape) == 1 and _reads_parts(reader, node):
+        low.leave_in_parts(node, reader)
+        return None
     return _joined(low, node, axis)
+
+
+def _reads_parts(reader: Node, concat: Node) -> bool:
+    """Whether the reader is a convolution that may take a concat's parts as they are: one that
+    Winograd's algorithm serves."""
+    if reader.op != "fused_conv2d" or reader.inputs[0] is not concat.output:
+        return False
+    weights, attrs = reader.inputs[1], reader.attrs
+    return (
+        weights is not None
+        and tuple(weights.shape[2:]) == (3, 3)
+        and {*attrs["strides"], *attrs["dilations"], attrs["groups"]} == {1}
+        and len(set(map(id, concat.inputs))) == len(concat.inputs)
+    )
 
 
 @lowers("stack")
