@@ -2,6 +2,7 @@
 #include <limits>
 #include <string>
 
+#include "affine_rows.h"
 #include "broadcast.h"
 #include "builder.h"
 #include "cast.h"
@@ -96,6 +97,45 @@ int PlanBuilder::Binary(const std::string& kind, int a, int b, const Dims& out_s
   arguments.emplace_back(DNNL_ARG_DST, result);
   AddPrimitive(pd, std::move(arguments));
   return ApplySeparately(result, separate);
+}
+
+// Whether the channels of each pixel lie side by side and pixels at equal distances.
+bool PlanBuilder::HasPixels(int value) const {
+  const Desc& layout = desc(value);
+  if (!IsStrided(layout) || values_[value].dtype != DType::kFloat32) return false;
+  const Dims dims = layout.get_dims(), strides = layout.get_strides();
+  if (dims.size() != 4 || (dims[1] > 1 && strides[1] != 1)) return false;
+  auto expected = PixelStride(layout);
+  if (expected < dims[1]) return false;
+  for (const std::size_t i : {3, 2, 0}) {
+    if (dims[i] != 1 && strides[i] != expected) return false;
+    expected *= dims[i];
+  }
+  return true;
+}
+
+bool PlanBuilder::CanAffine(int source, const PostOps& function) const {
+  return AffineRowsSupported() && settings_.channels_last && HasPixels(source) &&
+         (function.empty() || (function.size() == 1 && AsActivation(function[0])));
+}
+
+int PlanBuilder::Affine(int source, int scale, int shift, const PostOps& function) {
+  const Dims dims = shape(source);
+  const WorkScope work(*this, ElementwiseWork(dims));
+  const int result = NewValue(ChannelsLast(dims, dnnl::memory::data_type::f32), DType::kFloat32);
+  const auto channels = static_cast<std::size_t>(dims[1]);
+  const std::size_t pixels = static_cast<std::size_t>(ElementCount(dims)) / channels;
+  const auto stride = static_cast<std::size_t>(PixelStride(desc(source)));
+  const Activation activation = function.empty() ? Activation{} : *AsActivation(function[0]);
+  AddKernel({{0, source}, {1, PlainVector(scale)}, {2, PlainVector(shift)}, {3, result}},
+            [=](void* const* pointers) {
+              const auto floats = [&](int at) { return static_cast<float*>(pointers[at]); };
+              ParallelFor(pixels, [&](std::size_t begin, std::size_t end) {
+                AffineRows(floats(0) + begin * stride, stride, end - begin, channels, floats(1),
+                           floats(2), activation, floats(3) + begin * channels);
+              });
+            });
+  return result;
 }
 
 int PlanBuilder::BroadcastBinary(const std::string& kind, int a, int b, const Dims& out_shape) {

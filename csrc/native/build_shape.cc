@@ -196,6 +196,18 @@ int PlanBuilder::Concat(const std::vector<int>& sources, int axis) {
   return result;
 }
 
+int PlanBuilder::Room(const Dims& shape) {
+  return NewValue(ChannelsLast(shape, dnnl::memory::data_type::f32), DType::kFloat32);
+}
+
+void PlanBuilder::CopyInto(int source, int part) {
+  const int from = IsStrided(desc(source)) ? source : RowMajorOf(source);
+  const WorkScope work(*this, ElementwiseWork(shape(from)));
+  AddKernel({{0, from}, {1, part}},
+            StridedCopy(shape(from), desc(from).get_strides(), desc(part).get_strides(),
+                        SizeOf(values_[from].dtype)));
+}
+
 // Parts that lie one after the other in the result need no copy: whoever makes them writes there.
 bool PlanBuilder::CanJoin(const std::vector<int>& sources, int axis, const Desc& whole) const {
   const Dims out = whole.get_dims(), strides = whole.get_strides();

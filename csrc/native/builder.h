@@ -123,6 +123,10 @@ class PlanBuilder {
            const Dims& pad_begin, const Dims& out_shape);
   int Eltwise(int source, const PostOps& functions);
   int Binary(const std::string& kind, int a, int b, const Dims& out_shape, const PostOps& post_ops);
+  // function(source * scale + shift), channel by channel, of an image whose channels are last,
+  // perhaps some of a larger one's; CanAffine says whether.
+  bool CanAffine(int source, const PostOps& function) const;
+  int Affine(int source, int scale, int shift, const PostOps& function);
   int BroadcastBinary(const std::string& kind, int a, int b, const Dims& out_shape);
   // Comparison and logic to bool, arithmetic of whole numbers, and x or y by a bool; see compare.h.
   int Compare(const std::string& kind, int a, int b, const Dims& out_shape);
@@ -153,6 +157,9 @@ class PlanBuilder {
   int BatchNorm(int source, int mean, int variance, int scale, int shift, float epsilon);
   int Reduce(int source, const std::string& kind, std::vector<int> axes);
   int Concat(const std::vector<int>& sources, int axis);
+  // An image with channels last that nothing has been written to yet, and a copy into a part of it.
+  int Room(const Dims& shape);
+  void CopyInto(int source, int part);
   int Resize(int source, const std::string& kind, const Dims& out_shape);
   // An image [N, C, H, W] by windows of rows and columns of its own; see windows.h.
   int Windows(int source, const AxisWindows& vertical, const AxisWindows& horizontal, bool maximum);
@@ -185,6 +192,7 @@ class PlanBuilder {
   // -- asking ----------------------------------------------------------------------------------
   int StorageOf(int value) const { return values_[value].storage; }
   bool IsConstant(int value) const;
+  bool channels_last() const { return settings_.channels_last; }
   // Whether a sum post-op may write the storage of `value`: it is the arena's, and the whole of it.
   bool CanOverwrite(int value) const;
   std::string Describe(int value) const;
@@ -250,6 +258,7 @@ class PlanBuilder {
   bool IsPlaneSoftmax(int source, int axis) const;
   int PlaneSoftmax(int source, int axis);
 
+  bool HasPixels(int value) const;
   int ConcatPrimitive(const std::vector<int>& sources, int axis, const Desc& layout);
   // Whether `sources` may become parts of a result of layout `whole`, written where they belong.
   bool CanJoin(const std::vector<int>& sources, int axis, const Desc& whole) const;

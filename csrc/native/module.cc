@@ -103,18 +103,21 @@ void BindBuilder(py::module_& module) {
            [](PlanBuilder& self, std::vector<int> sources, int weights, int bias, Dims strides,
               Dims dilations, Dims pad_begin, Dims pad_end, int groups,
               const PostOpTuples& post_ops, int target) {
-             const auto spec = Spec(std::move(sources), weights, bias, std::move(strides),
-                                    std::move(dilations), std::move(pad_begin), std::move(pad_end),
-                                    groups, post_ops, target);
+             const auto spec =
+                 Spec(std::move(sources), weights, bias, std::move(strides), std::move(dilations),
+                      std::move(pad_begin), std::move(pad_end), groups, post_ops, target);
              const py::gil_scoped_release release;
              return self.Convolution(spec);
            })
+      .def_property_readonly("channels_last", &PlanBuilder::channels_last)
+      .def("room", &PlanBuilder::Room, Release())
+      .def("copy_into", &PlanBuilder::CopyInto, Release())
       .def("deconvolution",
            [](PlanBuilder& self, int source, int weights, int bias, Dims strides, Dims dilations,
               Dims pad_begin, int groups, const PostOpTuples& post_ops, const Dims& out_shape) {
-             const auto spec = Spec({source}, weights, bias, std::move(strides),
-                                    std::move(dilations), std::move(pad_begin), {}, groups,
-                                    post_ops, -1);
+             const auto spec =
+                 Spec({source}, weights, bias, std::move(strides), std::move(dilations),
+                      std::move(pad_begin), {}, groups, post_ops, -1);
              const py::gil_scoped_release release;
              return self.Deconvolution(spec, out_shape);
            })
@@ -137,6 +140,16 @@ void BindBuilder(py::module_& module) {
              const auto ops = ReadPostOps(post_ops);
              const py::gil_scoped_release release;
              return self.Binary(kind, a, b, out_shape, ops);
+           })
+      .def("can_affine",
+           [](const PlanBuilder& self, int source, const PostOpTuples& function) {
+             return self.CanAffine(source, ReadPostOps(function));
+           })
+      .def("affine",
+           [](PlanBuilder& self, int source, int scale, int shift, const PostOpTuples& function) {
+             const auto ops = ReadPostOps(function);
+             const py::gil_scoped_release release;
+             return self.Affine(source, scale, shift, ops);
            })
       .def("compare", &PlanBuilder::Compare, Release())
       .def("integer_binary", &PlanBuilder::IntegerBinary, Release())

@@ -240,22 +240,22 @@ PFB_INLINE void ResultBody(const WinogradShape& shape, const float* p, int begin
 }
 
 // The same code compiled for two instruction sets; one is chosen when the process starts.
-#define PFB_INSTANTIATE(suffix, isa)                                                    \
+#define PFB_INSTANTIATE(suffix, isa)                                                           \
   isa void Source2##suffix(const WinogradShape& s, const WinogradPart* x, int b, int e, int n, \
-                           float* v) {                                                  \
-    SourceBody<2>(s, x, b, e, n, v);                                                    \
-  }                                                                                     \
+                           float* v) {                                                         \
+    SourceBody<2>(s, x, b, e, n, v);                                                           \
+  }                                                                                            \
   isa void Source4##suffix(const WinogradShape& s, const WinogradPart* x, int b, int e, int n, \
-                           float* v) {                                                  \
-    SourceBody<4>(s, x, b, e, n, v);                                                    \
-  }                                                                                     \
-  isa void Result2##suffix(const WinogradShape& s, const float* p, int b, int e, int n, \
-                           const WinogradEpilogue& after, float* y) {                   \
-    ResultBody<2>(s, p, b, e, n, after, y);                                             \
-  }                                                                                     \
-  isa void Result4##suffix(const WinogradShape& s, const float* p, int b, int e, int n, \
-                           const WinogradEpilogue& after, float* y) {                   \
-    ResultBody<4>(s, p, b, e, n, after, y);                                             \
+                           float* v) {                                                         \
+    SourceBody<4>(s, x, b, e, n, v);                                                           \
+  }                                                                                            \
+  isa void Result2##suffix(const WinogradShape& s, const float* p, int b, int e, int n,        \
+                           const WinogradEpilogue& after, float* y) {                          \
+    ResultBody<2>(s, p, b, e, n, after, y);                                                    \
+  }                                                                                            \
+  isa void Result4##suffix(const WinogradShape& s, const float* p, int b, int e, int n,        \
+                           const WinogradEpilogue& after, float* y) {                          \
+    ResultBody<4>(s, p, b, e, n, after, y);                                                    \
   }
 
 PFB_INSTANTIATE(Avx512, PFB_AVX512)

@@ -19,6 +19,7 @@ from . import (
     _paddle,
     rules_attention,  # noqa: F401 - enters its rules in the table, as the others do
     rules_convolution,  # noqa: F401
+    rules_elementwise,  # noqa: F401
     rules_fused,  # noqa: F401
     rules_logic,  # noqa: F401
     rules_paddle,  # noqa: F401

@@ -22,6 +22,7 @@ from ...errors import EngineError
 from ...ir.graph import Constant, Graph, Node, Value
 from ...ir.ops import BINARY_POST_OPS
 from ...ir.rule_table import entering
+from . import rooms
 from .control import CONTROL_FLOW, BodyPlan, ControlStep, has_fixed_types
 from .host import HostStep
 
@@ -94,6 +95,11 @@ class Lowering:
         self._last_use = _last_uses(self.nodes, graph.outputs)
         self._positions = {node: position for position, node in enumerate(self.nodes)}
         self._parts: dict[Value, list[int]] = {}
+        no_rooms = rooms.Rooms({}, {})
+        self._rooms = rooms.find(self.nodes, graph.outputs) if builder.channels_last else no_rooms
+        #: The builder's number of a room, and what has its place in one.
+        self._room_ids: dict[rooms.Room, int] = {}
+        self._placed: set[Value] = set()
         self._position = 0
 
     # -- the walk --------------------------------------------------------------------------------
@@ -118,6 +124,7 @@ class Lowering:
             return
         rule = RULES.get(node.op)
         mark, known = self.builder.checkpoint(), set(self._ids)
+        room_ids, placed = dict(self._room_ids), set(self._placed)
         try:
             if rule is None:
                 raise NotNative("no rule")
@@ -127,6 +134,7 @@ class Lowering:
             self.host_reasons[node.op] = str(reason)
             self.builder.rollback(mark)
             self._ids = {value: made for value, made in self._ids.items() if value in known}
+            self._room_ids, self._placed = room_ids, placed
             self._host(node)
             return
         self.native_count += 1
@@ -212,6 +220,38 @@ class Lowering:
         for value in concat.inputs:
             assert value is not None
             self._last_use[value] = max(self._last_use[value], self._positions[reader])
+
+    def target(self, value: Value) -> int:
+        """Where in a room ``value`` should be written, -1 where that does not matter; a rule that
+        does so says :meth:`place`."""
+        room = self._rooms.of_part.get(value)
+        return -1 if room is None else self._part_of(room, value)
+
+    def place(self, value: Value) -> None:
+        """``value`` has been written where :meth:`target` says."""
+        self._placed.add(value)
+
+    def grown(self, concat: Node) -> int | None:
+        """A concat as the beginning of its room, or None where it has none."""
+        room = self._rooms.of_concat.get(concat)
+        if room is None:
+            return None
+        channels = 0
+        for part in room.parts:
+            if channels == concat.output.shape[1]:
+                break
+            channels += part.shape[1]
+            if part not in self._placed:
+                self.builder.copy_into(self.float(part), self._part_of(room, part))
+                self.place(part)
+        shape = shape_of(concat.output)
+        return int(self.builder.slice(self._room_ids[room], [0] * 4, shape, [1] * 4))
+
+    def _part_of(self, room: rooms.Room, part: Value) -> int:
+        if room not in self._room_ids:
+            self._room_ids[room] = self.builder.room(room.shape())
+        begin = [0, room.channel_of(part), 0, 0]
+        return int(self.builder.slice(self._room_ids[room], begin, shape_of(part), [1] * 4))
 
     def parts(self, value: Value | None) -> list[int]:
         """As :meth:`float`; several where they are to be read side by side along the channels."""

@@ -25,7 +25,23 @@ def convolution(low: Lowering, node: Node) -> int:
         return int(
             low.builder.reshape(_planes_by_product(low, node, matrix, 1), shape_of(node.output))
         )
-    return _convolution(low, node, low.parts(node.inputs[0]), node.attrs["paddings"])
+    target = low.target(node.output)
+    parts = low.parts(node.inputs[0])
+    made = _convolution(low, node, parts, node.attrs["paddings"], target)
+    if made == target:
+        low.place(node.output)
+    return made
+
+
+def _is_of_single_pixels(node: Node) -> bool:
+    """Whether a convolution is a product of each pixel with a matrix."""
+    weights = required(node.inputs[1])
+    return (
+        all(k == 1 for k in weights.shape[2:])
+        and all(s == 1 for s in node.attrs["strides"])
+        and not any(node.attrs["paddings"])
+        and node.attrs["groups"] == 1
+    )
 
 
 def _makes_few_planes(low: Lowering, node: Node) -> bool:
@@ -39,10 +55,7 @@ def _makes_few_planes(low: Lowering, node: Node) -> bool:
         and out.shape[1] < _FEW
         and out.shape[2] * out.shape[3] >= _MANY_PIXELS
         and required(x).producer is not None
-        and all(k == 1 for k in w.shape[2:])
-        and all(s == 1 for s in node.attrs["strides"])
-        and not any(node.attrs["paddings"])
-        and node.attrs["groups"] == 1
+        and _is_of_single_pixels(node)
         and not any(is_binary(op) for op in node.attrs.get("post_ops", ()))
         and _wanted_as_planes(low, out)
     )
@@ -55,7 +68,9 @@ def _wanted_as_planes(low: Lowering, value: Value) -> bool:
     return user is not None and user.op == "softmax"
 
 
-def _convolution(low: Lowering, node: Node, sources: list[int], paddings: list[int]) -> int:
+def _convolution(
+    low: Lowering, node: Node, sources: list[int], paddings: list[int], target: int = -1
+) -> int:
     w, b = node.inputs[1:3]
     return int(
         low.builder.convolution(
@@ -68,7 +83,7 @@ def _convolution(low: Lowering, node: Node, sources: list[int], paddings: list[i
             paddings[1::2],
             node.attrs["groups"],
             low.post_ops(node, node.output.shape),
-            -1,
+            target,
         )
     )
 

@@ -1,9 +1,8 @@
-"""Rules for the fused ops that the passes make (``ir/ops.py``), but for convolutions."""
+"""Rules for the fused ops that the passes make (``ir/ops.py``)."""
 
 from __future__ import annotations
 
 from ...ir.graph import Node, Value
-from ...ir.ops import BINARY_POST_OPS
 from .lowering import Lowering, NotNative, lowers, shape_of
 
 
@@ -90,23 +89,6 @@ def layer_norm_of(
     flat = low.builder.reshape(made, [rows, columns])
     normal = low.builder.layer_norm(flat, low.optional(scale), low.optional(bias), epsilon)
     return int(low.builder.reshape(normal, list(shape)))
-
-
-@lowers("fused_elementwise")
-def elementwise(low: Lowering, node: Node) -> int:
-    shape = shape_of(node.output)
-    chain = node.attrs["post_ops"]
-    made = low.float(node.inputs[0])
-    leading = next((i for i, op in enumerate(chain) if op[0] in BINARY_POST_OPS), len(chain))
-    operations = low.post_ops(node, shape)
-    if leading:
-        made = low.builder.eltwise(made, operations[:leading])
-    if leading < len(chain):
-        kind, _, _, operand = operations[leading]
-        kind = "add" if kind == "sum" else kind
-        rest = operations[leading + 1 :]
-        return int(low.builder.binary(kind, made, operand, shape, rest))
-    return int(low.builder.expand(made, shape))
 
 
 @lowers("reshape")

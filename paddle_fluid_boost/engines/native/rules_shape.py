@@ -21,6 +21,9 @@ def view(low: Lowering, node: Node) -> int:
 @lowers("concat")
 def concat(low: Lowering, node: Node) -> int | None:
     (axis,) = numbers(node, "axis")
+    grown = low.grown(node)
+    if grown is not None:
+        return grown
     reader = low.sole_reader(node.output)
     if reader is not None and axis % len(node.output.shape) == 1 and _reads_parts(reader, node):
         low.leave_in_parts(node, reader)
