@@ -1,7 +1,7 @@
 """The names of Paddle about accelerators that the engines rely on, and nothing else.
 
-Checked on PaddlePaddle 3.3.1 with the simulated device of ``tests/devices``; what concerns GPUs was
-run nowhere.
+Checked on PaddlePaddle 3.1.1, 3.2.2 and 3.3.1 with the simulated device of ``tests/devices``; what
+concerns GPUs was run nowhere.
 """
 
 from __future__ import annotations
