@@ -70,9 +70,19 @@ def choose(
     """
     choice, best, known = Choice(eager=eager_seconds), "", recall(captured)
     for label, executable in _right_ones(captured, inputs, want, choice.tried, known):
-        seconds = _time(executable, inputs, pause, 1) if label == known.best else math.inf
-        if seconds * _CLEAR_GAIN > eager_seconds:
-            seconds = _time(executable, inputs, pause)
+        try:
+            seconds = _time(executable, inputs, pause, 1) if label == known.best else math.inf
+            if seconds * _CLEAR_GAIN > eager_seconds:
+                seconds = _time(executable, inputs, pause)
+        except EngineError as error:  # an accelerator may run out of memory at any run
+            executable.close()
+            choice.tried.append((label, f"failed in a later run: {error}"))
+            continue
+        except BaseException:  # the worker is to stop
+            for built in (executable, choice.executable):
+                if built is not None:
+                    built.close()
+            raise
         choice.tried.append((label, f"{_ms(seconds)} against {_ms(eager_seconds)} eager"))
         if choice.executable is None or seconds < choice.compiled:
             if choice.executable is not None:

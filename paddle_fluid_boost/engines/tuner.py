@@ -14,7 +14,6 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..cache import store
@@ -24,25 +23,17 @@ from ..capture.program import CapturedProgram
 from ..hardware.advice import cpu_advice, thread_counts
 from ..hardware.probe import probe
 from ..options import options
-from . import openmp
-from .base import Executable
-from .registry import make_engine
+from .race import Race, Runner
 from .remembered import TRUSTED
-from .select import Choice, build_right, label_of, offers, run_seconds
+from .select import Choice, offers
 
 _KIND = "tuned"
 
-#: Runs of a block that wake the threads, and those that count.
-_WAKING, _COUNTED = 2, 6
 #: Rounds: after the first a candidate this much slower than the best is out, after the second
 #: one slower by the second factor, and so on.
 _TOLERANCE = (1.5, 1.3, 1.2, 1.12, 1.08, 1.06, 1.05, 1.05, 1.05, 1.05)
 #: Those within this factor count as equal: then fewer threads, which leave cores to others.
 _EQUAL = 1.02
-#: A run that takes longer (seconds) is followed by a pause.
-_LONG = 2e-3
-#: Blocks are cut short after so many seconds, two runs at least.
-_BLOCK_SECONDS = 0.2
 
 
 class Memory(Protocol):
@@ -81,88 +72,6 @@ class Remembering:
 REMEMBERED: Memory = Remembering()
 
 
-@dataclass(eq=False)
-class Runner:
-    """A candidate in the race.  times: seconds of the runs that count.  blocks: how many there
-    were."""
-
-    label: str
-    engine: str
-    settings: dict[str, Any]
-    executable: Executable
-    times: list[float] = field(default_factory=list)
-    blocks: int = 0
-
-    @property
-    def seconds(self) -> float:
-        """What a run takes that little disturbs: the lower quartile, as all disturbance only adds.
-        The very quickest run may have met an odd moment."""
-        return sorted(self.times)[len(self.times) // 4]
-
-    @property
-    def threads(self) -> int:
-        return int(self.settings.get("threads", 0))
-
-
-@dataclass
-class Race:
-    """What a race needs to know, and what time it may take.
-
-    inputs / want: as for :func:`select.choose`.
-    pause: called with the seconds of work just done, so that the user's thread gets its turn.
-    budget: seconds of building and running, pauses not counted.
-    """
-
-    captured: CapturedProgram
-    inputs: Sequence[Any]
-    want: Sequence[Any]
-    pause: Callable[[float], None]
-    budget: float
-    spent: float = 0.0
-    tried: list[tuple[str, str]] = field(default_factory=list)
-
-    @property
-    def over(self) -> bool:
-        """Whether the budget is used up."""
-        return self.spent >= self.budget
-
-    def enter(self, engine: str, settings: dict[str, Any]) -> Runner | None:
-        """A candidate that is built and right, or None."""
-        made = make_engine(engine)
-        label = label_of(made, settings)
-        started = time.perf_counter()
-        outcome = build_right(made, self.captured, settings, self.inputs, self.want)
-        self._did(time.perf_counter() - started)
-        if isinstance(outcome, str):
-            self.tried.append((label, outcome))
-            return None
-        return Runner(label, engine, settings, outcome)
-
-    def block(self, runner: Runner) -> None:
-        """Runs a candidate a few times in a row; where a run is long, with a pause after each: a
-        call of the user that has begun beside it must find an end."""
-        begun = self.spent
-        with openmp.team_awake_for(openmp.WHILE_TIMED_MS):
-            for number in range(_WAKING + _COUNTED):
-                started = time.perf_counter()
-                seconds = run_seconds(runner.executable, self.inputs)
-                took = time.perf_counter() - started
-                if number >= _WAKING:
-                    runner.times.append(seconds)
-                if took > _LONG:
-                    self._did(took)
-                else:
-                    self.spent += took
-                if len(runner.times) > 1 and self.spent - begun > _BLOCK_SECONDS:
-                    break
-        runner.blocks += 1
-        self.pause(self.spent - begun)
-
-    def _did(self, seconds: float) -> None:
-        self.spent += seconds
-        self.pause(seconds)
-
-
 def tune(
     captured: CapturedProgram,
     inputs: Sequence[Any],
@@ -182,9 +91,13 @@ def tune(
     race = Race(captured, inputs, want, pause, budget)
     name = fingerprint(captured)
     known = memory.read(name)
-    winner = _remembered(race, known)
-    if winner is None:
-        winner, known = _find(race), None
+    try:
+        winner = _remembered(race, known)
+        if winner is None:
+            winner, known = _find(race), None
+    except BaseException:  # the worker is to stop
+        race.close()
+        raise
     choice = Choice(eager=eager_seconds, tried=race.tried)
     if winner is not None:
         choice.executable, choice.compiled = winner.executable, winner.seconds
@@ -207,6 +120,8 @@ def _remembered(race: Race, known: dict[str, Any] | None) -> Runner | None:
     runner = race.enter(known["engine"], known["settings"])
     if runner is not None:
         race.block(runner)
+        if runner.failed:
+            return None
         race.tried.append((runner.label, f"{_ms(runner.seconds)}, remembered"))
     return runner
 
@@ -275,7 +190,8 @@ def _with_fewer_threads(race: Race, runners: list[Runner]) -> list[Runner]:
                 break
             race.block(runner)
             if runner.seconds > _TOLERANCE[0] * current.seconds:
-                _leave(race, runner, "lost")
+                if not runner.failed:
+                    _leave(race, runner, "lost")
                 break
             runners.append(runner)
             current = runner
@@ -283,10 +199,11 @@ def _with_fewer_threads(race: Race, runners: list[Runner]) -> list[Runner]:
 
 
 def _still_in(race: Race, runners: list[Runner], tolerance: float) -> list[Runner]:
-    best = min((runner.seconds for runner in runners), default=0.0)
-    staying = [runner for runner in runners if runner.seconds <= tolerance * best]
+    running = [runner for runner in runners if not runner.failed]
+    best = min((runner.seconds for runner in running), default=0.0)
+    staying = [runner for runner in running if runner.seconds <= tolerance * best]
     for runner in runners:
-        if runner not in staying:
+        if runner not in staying and not runner.failed:
             _leave(race, runner, "lost")
     return staying
 

@@ -10,7 +10,7 @@ import paddle_inference_cases as cases
 import pytest
 from paddle import nn
 
-from paddle_fluid_boost.engines import select, tuner
+from paddle_fluid_boost.engines import race, select, tuner
 from paddle_fluid_boost.errors import EngineError
 from paddle_fluid_boost.options import override
 
@@ -18,13 +18,15 @@ ONE = paddle.ones([1])
 
 
 class _Executable:
-    def __init__(self, seconds, value):
-        self.seconds, self.value = seconds, value
+    def __init__(self, seconds, value, lasts):
+        self.seconds, self.value, self.lasts = seconds, value, lasts
         self.runs, self.closed = 0, False
 
     def __call__(self, inputs):
         assert not self.closed
         self.runs += 1
+        if self.runs > self.lasts:
+            raise EngineError("out of memory")
         return [self.value]
 
     def close(self):
@@ -32,11 +34,12 @@ class _Executable:
 
 
 class _Engine:
-    """speeds: thread count -> seconds of one run; a candidate is offered for the highest."""
+    """speeds: thread count -> seconds of one run; a candidate is offered for the highest.
+    lasts: runs that go well."""
 
-    def __init__(self, name, speeds, wrong=False, broken=False):
+    def __init__(self, name, speeds, wrong=False, broken=False, lasts=10**9):
         self.name, self.speeds = name, speeds
-        self.wrong, self.broken = wrong, broken
+        self.wrong, self.broken, self.lasts = wrong, broken, lasts
         self.built = {}
 
     def unavailable(self):
@@ -48,7 +51,8 @@ class _Engine:
     def build(self, captured, settings):
         if self.broken or settings["threads"] not in self.speeds:
             raise EngineError(f"{self.name}: no")
-        made = _Executable(self.speeds[settings["threads"]], ONE * (2 if self.wrong else 1))
+        value = ONE * (2 if self.wrong else 1)
+        made = _Executable(self.speeds[settings["threads"]], value, self.lasts)
         self.built[settings["threads"]] = made
         return made
 
@@ -57,9 +61,9 @@ class _Engine:
 def tune(monkeypatch):
     """Calls the tuner with engines in place of the real ones; 4 threads are the most."""
 
-    def call(*engines, noise=None, budget=1e9, memory=None, program="a"):
+    def call(*engines, noise=None, budget=1e9, memory=None, program="a", pause=None):
         table = {engine.name: engine for engine in engines}
-        for module in (select, tuner):
+        for module in (select, race):
             monkeypatch.setattr(module, "make_engine", table.__getitem__)
         monkeypatch.setattr(select, "engine_names", lambda _: list(table))
         monkeypatch.setattr(tuner, "thread_counts", lambda: [4, 2, 1])
@@ -72,12 +76,13 @@ def tune(monkeypatch):
             executable(inputs)
             return executable.seconds * (noise() if noise else 1.0)
 
-        monkeypatch.setattr(tuner, "run_seconds", run_seconds)
+        for module in (select, race):
+            monkeypatch.setattr(module, "run_seconds", run_seconds)
         memory = tuner.Remembering(on_disk=False) if memory is None else memory
         pauses = []
         captured = SimpleNamespace(key=program, device="cpu")
         choice = tuner.tune(
-            captured, [ONE], [ONE], 1.0, pauses.append, budget=budget, memory=memory
+            captured, [ONE], [ONE], 1.0, pause or pauses.append, budget=budget, memory=memory
         )
         assert pauses  # the user's thread gets its turn after every piece of work
         return choice
@@ -140,6 +145,30 @@ def test_wrong_and_broken_candidates_never_win(tune):
     assert outcomes["wrong {'threads': 4}"].startswith("wrong result")
     assert outcomes["broken {'threads': 4}"].startswith("not built")
     assert tune(wrong, broken).executable is None
+
+
+@pytest.mark.parametrize("lasts", [1, 2, 4, 10, 40])
+def test_a_candidate_that_fails_in_a_later_run_is_out(tune, lasts):
+    failing, right = _Engine("failing", {4: 0.5, 2: 0.5}, lasts=lasts), _Engine("right", {4: 0.6})
+    choice = tune(failing, right)
+    assert _taken(choice, right) == ("right", 4) and not right.built[4].closed
+    assert all(made.closed for made in failing.built.values())
+    assert "failed in a later run: out of memory" in dict(choice.tried)["failing {'threads': 4}"]
+    assert tune(_Engine("failing", {4: 1.0}, lasts=2)).executable is None
+
+
+def test_a_race_that_is_broken_off_leaves_nothing_behind(tune):
+    engines = [_Engine("one", {4: 1.0}), _Engine("two", {4: 1.0, 2: 1.0})]
+    left = iter(range(6))
+
+    def pause(seconds):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tune(*engines, pause=pause)
+    built = [made for engine in engines for made in engine.built.values()]
+    assert len(built) > 1 and all(made.closed for made in built)
 
 
 def test_without_time_the_first_one_that_is_right_is_taken(tune):
