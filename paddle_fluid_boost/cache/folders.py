@@ -138,9 +138,12 @@ def _clean(newest: str) -> None:
     longest; never ``newest``."""
     used: dict[str, tuple[float, int]] = {}
     for entry in store.entries():
-        value = store.read(entry.kind, entry.key) if "nbytes" in entry.about else None
-        if value is not None and isinstance(value.get("folder"), str):
-            used[value["folder"]] = (entry.used, int(entry.about["nbytes"]))
+        size = entry.about.get("nbytes")
+        if not isinstance(size, int):
+            continue  # it names no folder
+        value = store.read(entry.kind, entry.key) or {}
+        if isinstance(value.get("folder"), str):
+            used[value["folder"]] = (entry.used, size)
     for folder in _folders():
         if folder.name not in used and folder.name != newest and _is_old(folder):
             discard(folder)

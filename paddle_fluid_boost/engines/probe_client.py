@@ -14,6 +14,7 @@ import threading
 import time
 from typing import Any
 
+from ..hardware.modules import python
 from .probe_child import ANSWER
 
 
@@ -123,13 +124,14 @@ def _start() -> subprocess.Popen[bytes]:
     """A new child; Python finds in it what it finds here."""
     if os.name != "posix":
         raise ProbeUnavailable("probing needs a POSIX system")
-    if not os.path.basename(sys.executable or "").startswith("python"):
+    interpreter = python()
+    if interpreter is None:
         raise ProbeUnavailable(f"sys.executable is {sys.executable!r}, not a Python interpreter")
     path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
     environment = {**os.environ, "PYTHONPATH": path}
     environment.setdefault("GLOG_minloglevel", "3")
     return subprocess.Popen(
-        [sys.executable, "-m", f"{__package__}.probe_child"],
+        [interpreter, "-m", f"{__package__}.probe_child"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

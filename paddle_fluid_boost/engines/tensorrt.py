@@ -9,7 +9,6 @@ CPU builds do not contain it, and it was run nowhere.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,6 +20,7 @@ from ..capture.program import CapturedProgram, Slot
 from ..errors import EngineError
 from ..hardware.advice import Advice
 from ..hardware.devices import Device
+from ..hardware.modules import installed
 from ..hardware.probe import probe
 from . import _paddle as pd
 from . import _paddle_devices as devices
@@ -42,7 +42,7 @@ def unavailable(device: Device) -> str | None:
     if not any(pd.paddle.inference.get_trt_compile_version()):
         return "this build of Paddle has no TensorRT"
     for name in ("paddle.tensorrt", "tensorrt"):
-        if importlib.util.find_spec(name) is None:
+        if not installed(name):
             return f"the module {name}, which converts programs for TensorRT, is not installed"
     try:
         version = devices.tensorrt_version()

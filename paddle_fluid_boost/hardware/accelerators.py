@@ -8,15 +8,15 @@ is never asked: it kills the process on a build without CUDA.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+from .modules import installed, python
 
 
 @dataclass(frozen=True)
@@ -96,15 +96,16 @@ def find_gpus(paddle: Any, seconds: float, notes: list[str], ask: Ask = run_chil
         notes: takes what could not be asked, and why.
     """
     ours = _gpus_of_paddle(paddle, notes)
-    if importlib.util.find_spec("pynvml") is None:
+    interpreter = python()
+    if interpreter is None or not installed("pynvml"):
         return ours
     try:
-        answer = ask([sys.executable, "-c", _NVML], seconds)
+        answer = ask([interpreter, "-c", _NVML], seconds)
         theirs = [
             Gpu(i, str(name), (int(cc[0]), int(cc[1])), int(memory), False, str(driver), heat)
             for i, (name, cc, memory, driver, heat) in enumerate(json.loads(answer))
         ]
-    except (OSError, subprocess.SubprocessError, ValueError, TypeError) as error:
+    except (OSError, subprocess.SubprocessError, *_NO_ANSWER) as error:
         notes.append(f"NVML gave no answer: {_why(error)}")
         return ours
     if not ours:
@@ -118,15 +119,15 @@ def find_gpus(paddle: Any, seconds: float, notes: list[str], ask: Ask = run_chil
 
 
 def _gpus_of_paddle(paddle: Any, notes: list[str]) -> list[Gpu]:
-    if paddle is None or not paddle.is_compiled_with_cuda():
-        return []  # also where it is for ROCm: nothing here was tried on it
+    if not getattr(paddle, "is_compiled_with_cuda", bool)():
+        return []  # also while Paddle is being imported
     found = []
     try:
         for index in range(paddle.device.cuda.device_count()):
             known = paddle.device.cuda.get_device_properties(index)
             capability = (int(known.major), int(known.minor))
             found.append(Gpu(index, str(known.name), capability, int(known.total_memory), True))
-    except (RuntimeError, ValueError, OSError) as error:  # what a broken driver gives
+    except (RuntimeError, OSError, AttributeError, *_NO_ANSWER) as error:  # a broken driver
         notes.append(f"Paddle cannot list its GPUs: {_why(error)}")
     return found
 
@@ -134,13 +135,13 @@ def _gpus_of_paddle(paddle: Any, notes: list[str]) -> list[Gpu]:
 def find_npus(paddle: Any, seconds: float, notes: list[str], ask: Ask = run_child) -> list[Npu]:
     """Custom devices registered with Paddle, with what ``npu-smi`` knows of them; else the chips
     that it alone knows."""
-    ours = _npus_of_paddle(paddle)
+    ours = _npus_of_paddle(paddle, notes)
     tool = shutil.which("npu-smi")
     if tool is None:
         return ours
     try:
         theirs = parse_npu_smi(ask([tool, "info"], seconds))
-    except (OSError, subprocess.SubprocessError) as error:
+    except (OSError, subprocess.SubprocessError, *_NO_ANSWER) as error:
         notes.append(f"npu-smi gave no answer: {_why(error)}")
         return ours
     if len(ours) == len(theirs):
@@ -150,17 +151,22 @@ def find_npus(paddle: Any, seconds: float, notes: list[str], ask: Ask = run_chil
     return ours or theirs
 
 
-def _npus_of_paddle(paddle: Any) -> list[Npu]:
+def _npus_of_paddle(paddle: Any, notes: list[str]) -> list[Npu]:
     listed = getattr(getattr(paddle, "device", None), "get_available_custom_device", None)
-    if listed is None:
+    try:
+        places = () if listed is None else listed() or ()
+    except (RuntimeError, OSError) as error:  # a broken plug-in
+        notes.append(f"Paddle cannot list its custom devices: {_why(error)}")
         return []
     found = []
-    for place in listed() or ():  # "npu:0", or "npu" where there is one
+    for place in places:  # "npu:0", or "npu" where there is one
         kind, _, index = str(place).partition(":")
         found.append(Npu(int(index) if index.isdigit() else 0, kind, kind))
     return found
 
 
+#: What reading an answer raises that is of another form than expected.
+_NO_ANSWER = (ValueError, TypeError, LookupError, ArithmeticError)
 _CHIP = re.compile(r"\|\s*\d+\s+(\S+)\s*\|\s*(\w+)\s*\|\s*(\S+)\s+(\S+)")
 _BUS = re.compile(r"\|[^|]*\|\s*[0-9A-Fa-f]{4}:[^|]*\|.*?(\d+)\s*\|\s*$")
 

@@ -24,12 +24,15 @@ def folders(root: Path, controller: str) -> Iterator[Path]:
             continue  # not a line of the kernel's
         _, controllers, path = line.split(":", 2)
         if not controllers:
-            base = mount  # version 2: one tree for all
+            bases = [mount]  # version 2: one tree for all
         elif controller in controllers.split(","):
-            base = mount / controller
+            bases = [mount / controller]
+            if controllers != controller and "/" not in controllers:
+                bases.append(mount / controllers)  # "cpu,cpuacct", of which not all have links
         else:
             continue
         # Inside a container the path may be the host's, which is not there: the mount is its group.
         parts = Path(path.lstrip("/")).parts
-        for depth in range(len(parts), -1, -1):
-            yield base.joinpath(*parts[:depth])
+        for base in bases:
+            for depth in range(len(parts), -1, -1):
+                yield base.joinpath(*parts[:depth])

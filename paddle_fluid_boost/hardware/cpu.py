@@ -153,7 +153,7 @@ def _caches(root: Path) -> tuple[Cache, ...]:
 
 def _size(text: str) -> int:
     """``"48K"`` -> 49152; 0 for what is no size."""
-    match = re.fullmatch(r"(\d+)([KMG]?)", text)
+    match = re.fullmatch(r"([0-9]{1,15})([KMG]?)", text)
     return int(match[1]) << _SUFFIX.get(match[2], 0) if match else 0
 
 

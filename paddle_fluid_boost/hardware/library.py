@@ -164,7 +164,7 @@ def load(folder: str = "", *, ours: Path = OURS) -> Library:
 def _read(path: Path, *, sourced: bool) -> Family:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # no text, no TOML, nested too deep
         raise LibraryError(f"{path.name}: got what is not TOML ({error}), needs TOML") from error
     schema.check(path.name, content, sourced=sourced)
     return Family(path.name, content)

@@ -33,7 +33,7 @@ def read_memory(root: Path = Path("/")) -> Memory:
     for line in files.text(root / "proc/meminfo").splitlines():
         name, _, rest = line.partition(":")
         words = rest.split()
-        if words and words[0].isdigit():
+        if words and files.is_number(words[0]):
             sizes[name] = int(words[0]) << 10  # the kernel counts in KiB
     total = sizes.get("MemTotal")
     return Memory(total, sizes.get("MemAvailable"), _limit(root, total))

@@ -116,7 +116,7 @@ def test_why_not(export, monkeypatch):
 
     monkeypatch.setattr(paddle.inference, "get_trt_runtime_version", missing)
     assert "cannot be loaded: (Unavailable)" in tensorrt.unavailable(device)
-    monkeypatch.setattr(tensorrt.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(tensorrt, "installed", lambda name: False)
     assert "the module paddle.tensorrt" in tensorrt.unavailable(device)
     monkeypatch.setattr(paddle.inference, "get_trt_compile_version", lambda: (0, 0, 0))
     assert tensorrt.unavailable(device) == "this build of Paddle has no TensorRT"

@@ -22,7 +22,7 @@ from paddle_fluid_boost.hardware.probe import ask_machine
 @pytest.fixture(autouse=True)
 def _no_tools(monkeypatch):
     """As if neither NVML nor npu-smi were installed; tests that need them bring their own."""
-    monkeypatch.setattr(accelerators.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(accelerators, "installed", lambda name: False)
     monkeypatch.setattr(accelerators.shutil, "which", lambda name: None)
 
 
@@ -130,7 +130,7 @@ def _paddle(gpus=0, custom=(), broken=False):
 
 
 def _with_nvml(monkeypatch):
-    monkeypatch.setattr(accelerators.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(accelerators, "installed", lambda name: True)
 
 
 _A10 = ["NVIDIA A10", [8, 6], 24 << 30, "550.54", 44]
