@@ -45,5 +45,5 @@ def _quota_of(group: Path) -> float | None:
         if quota == "max" or int(quota) <= 0 or int(period) <= 0:
             return None
         return int(quota) / int(period)
-    except (OSError, ValueError):  # no such file, or not ours to read
+    except (OSError, ValueError, OverflowError):  # no such file, not ours to read, no numbers
         return None

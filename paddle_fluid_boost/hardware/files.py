@@ -15,8 +15,9 @@ def text(path: Path) -> str:
 
 def number(path: Path) -> int | None:
     """The number in a file, None where there is none."""
+    content = text(path)
     try:
-        return int(text(path))
+        return int(content) if len(content) < 20 else None
     except ValueError:
         return None
 

@@ -177,6 +177,32 @@ def failures() -> dict[str, Any]:
     return facts
 
 
+def failures_at_any_moment() -> dict[str, Any]:
+    """The device fails at the n-th event, wherever that is: in a build, a check, a timed run, a
+    user's call.  What the calls gave, and what is held in the end."""
+    pfb.configure(device="npu", probe_in_child=False, engines="paddle_inference")
+    paddle.set_device("cpu")
+    wrong, held = [], []
+    for event in ("allocate", "h2d", "d2h", "synchronize"):
+        for after in (0, 2, 5, 11, 23):
+            empty_cache()
+            plain = SmallNet()
+            plain.eval()
+            net = pfb.to_static(plain)
+            NPU.fail(event, after)
+            for _ in range(6):
+                x = images()
+                off = error(net(x), SmallNet.forward(plain, x))
+                if not off < 1e-4:
+                    wrong.append([event, after, off])
+            NPU.fail(event, -1)
+            for version in find_unit(net).cache.all():
+                find_unit(net).withdraw(version, "the scenario is over")
+            if held_bytes("npu:0"):
+                held.append([event, after, held_bytes("npu:0")])
+    return {"wrong": wrong, "held": held}
+
+
 def engine_rules() -> dict[str, Any]:
     """What the engine itself refuses, and how it counts memory."""
     engine = CustomDevice()

@@ -83,6 +83,10 @@ def test_no_call_is_lost_when_the_device_fails(scenario, event):
     assert "the engine failed: paddle_inference on npu:0: OSError" in facts["explained"]
 
 
+def test_no_call_is_lost_at_whatever_moment_the_device_fails(scenario):
+    assert scenario("failures_at_any_moment") == {"wrong": [], "held": []}
+
+
 def test_a_predictor_keeps_to_its_shapes(scenario):
     facts = scenario("engine_rules")
     assert "built for [[2, 3, 8, 8]], called with [[3, 3, 8, 8]]" in facts["other_shape"]
