@@ -88,6 +88,8 @@ def export(
         SpecError: ``shapes`` or ``ranges`` cannot be read.
     """
     targets = _targets(to)
+    if rtol is not None and not rtol > 0:
+        raise ExportError(f"--rtol: needs a positive number, got {rtol}", usage=True)
     STATIC_LOCK.open()
     started = time.perf_counter()
     shown = Progress(len(targets) + 1, quiet=not progress)

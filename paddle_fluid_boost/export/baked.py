@@ -71,6 +71,8 @@ PASSES = (
 )
 #: Paddle adds the bias of a convolution as another op, after a reshape in every call.
 _CONVOLUTIONS = ("fused_conv2d", "fused_conv3d")
+#: Ops that take no eager tensor beside a symbol, as others do.
+_SYMBOLS_ONLY = ("arange",)
 
 
 def baked(
@@ -113,6 +115,13 @@ class _Rerun:
         self._constants: dict[Value, Any] = {
             constant: constant_tensor(constant) for constant in graph.constants
         }
+        self._numbers = {
+            value: self._constants[value].item()
+            for node in graph.nodes
+            if node.op in _SYMBOLS_ONLY
+            for value in node.inputs
+            if value in self._constants and self._constants[value].size == 1
+        }
         #: The biases of convolutions in the shape in which they are added.
         self._biases: dict[Value, Any] = {}
         for node in graph.nodes:
@@ -121,11 +130,20 @@ class _Rerun:
                 shape = [1, -1] + [1] * (len(node.outputs[0].shape) - 2)
                 self._biases[bias] = self._constants[bias].reshape(shape)
 
+    def _symbol(self, value: Value | None, operand: Any) -> Any:
+        """A constant of one number as a symbol; anything else as it is."""
+        number = None if value is None else self._numbers.get(value)
+        if number is None:
+            return operand
+        return paddle.full(operand.shape, number, operand.dtype)
+
     def __call__(self, *symbols: Any) -> list[Any]:
         env: dict[Value, Any] = {**self._constants}
         env.update(zip(self._graph.inputs, symbols))
         for node in self._graph.nodes:
             operands = [None if v is None else env[v] for v in node.inputs]
+            if node.op in _SYMBOLS_ONLY:
+                operands = [self._symbol(v, one) for v, one in zip(node.inputs, operands)]
             bias = node.inputs[2] if node.op in _CONVOLUTIONS else None
             if bias is not None and bias in self._biases:
                 operands[2] = None

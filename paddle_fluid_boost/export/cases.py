@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..errors import ExportError
-from .source import Source
-from .spec import Signature, TensorSpec
+from .source import Source, telling_line
+from .spec import BATCH_NAMES, Signature, TensorSpec
 
 #: Upper bounds tried for integer inputs: as large as the model takes, an embedding may be small.
 _INTEGER_BOUNDS = (1000, 100, 10, 2)
@@ -124,16 +126,15 @@ def _own_failure(
     specs: Sequence[TensorSpec], shapes: Sequence[tuple[int, ...]], error: Exception
 ) -> str:
     call = ", ".join(f"{one.name}={list(shape)}" for one, shape in zip(specs, shapes))
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    why = next(
-        (line for line in lines if "Error" in line or "(" in line), lines[0] if lines else ""
-    )
+    why = telling_line(error)
     named = [dim for one in specs for dim in one.dims if isinstance(dim, str)]
     hint = (
         f"; say which sizes it takes, e.g. --range {named[-1]}=64..256:32"
         if named
         else "; change --shape"
     )
+    if len({dim for dim in named if dim not in BATCH_NAMES}) > 1:
+        hint += "; sizes that must be equal get one name"
     if any("int" in one.dtype for one in specs):
         hint += ", or give inputs of your own with --samples"
     return f"the model itself fails on {call}: {type(error).__name__}: {why[:300]}{hint}"
@@ -197,8 +198,10 @@ def _read_sample(path: str, name: str, signature: Signature) -> list[np.ndarray]
         else:
             with loaded:
                 arrays = {key: loaded[key] for key in loaded.files}
-    except (ValueError, OSError) as error:
-        raise ExportError(f"--samples: cannot read {name}: {error}") from error
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise ExportError(
+            f"--samples: {name} is damaged, or no .npz or .npy file of plain arrays"
+        ) from error
     inputs = []
     for one in signature.inputs:
         if one.name not in arrays:

@@ -35,6 +35,8 @@ def mnn(source: str, target: str) -> None:
 
     arguments = ["mnnconvert", "-f", "ONNX", "--modelFile", source, "--MNNModel", target]
     _tools.mnnconvert([*arguments, "--bizCode", "paddle_fluid_boost"])
+    if not os.path.isfile(target):  # it says so, but returns as if all were well
+        sys.exit("MNN's converter failed")
 
 
 def ncnn(source: str, target: str, shapes: str) -> None:

@@ -24,6 +24,15 @@ _ALIGNMENT = 64
 _DTYPES = (*DTYPES, "complex64", "complex128")
 _CONTROL_FLOW = ("if", "while")
 _MOST_SIDES = 32
+#: Ops that move a window -> their attributes with so many numbers for each side of it.
+_CONVOLUTION = {"strides": 1, "dilations": 1, "paddings": 2}
+_POOL = {"kernel": 1, "strides": 1, "paddings": 2}
+_WINDOWED = {
+    **dict.fromkeys(("fused_conv2d", "fused_conv3d"), _CONVOLUTION),
+    **dict.fromkeys(("fused_conv2d_transpose", "fused_conv3d_transpose"), _CONVOLUTION),
+    **dict.fromkeys(("fused_pool2d", "fused_pool3d"), _POOL),
+}
+_WIDEST = 1 << 20
 
 
 class ConstantWriter:
@@ -189,9 +198,20 @@ class _Reader:
             self._enter(declared["id"], value, name)
             outputs.append(value)
         attrs = {str(name): _decode(value) for name, value in one["attrs"].items()}
+        if op in _WINDOWED:
+            _check_window(op, attrs, len(outputs[0].shape) - 2)
         return Node(
             op, inputs, attrs, outputs, _groups(one.get("in")), _groups(one.get("out")), regions
         )
+
+
+def _check_window(op: str, attrs: Mapping[str, Any], sides: int) -> None:
+    """The native engine takes the geometry of a window as it is given: one number for each side."""
+    for name, count in _WINDOWED[op].items():
+        numbers = attrs[name]
+        whole = all(type(n) is int and abs(n) < _WIDEST for n in numbers)
+        if len(numbers) != count * sides or not whole:
+            raise ValueError(f"'{name}' of op '{op}' is no geometry of {sides} sides: {numbers!r}")
 
 
 def _declared(one: Mapping[str, Any]) -> tuple[str, tuple[int, ...], str]:

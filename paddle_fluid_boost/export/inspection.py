@@ -102,7 +102,7 @@ def _source(source: Source) -> Inspection:
     files = [getattr(source, name, "") for name in ("model", "params")]
     found = Inspection(
         source.label,
-        "paddle" if all(files) else "python",
+        "paddle" if files[0] else "python",
         {os.path.basename(path): os.path.getsize(path) for path in files if path},
         inputs=[str(one) for one in source.signature.inputs],
         notes=list(source.warnings),

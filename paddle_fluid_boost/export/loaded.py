@@ -14,12 +14,13 @@ import paddle
 
 from ..engines.dense import on_host
 from ..engines.native.engine import NativeEngine
-from ..errors import BundleError, EngineError
+from ..errors import BoostError, BundleError, EngineError
 from ..hardware.devices import CPU, Device, parse_device
 from .bundle_file import read_bundle
 from .graph_json import graph_from_dict
 from .on_device import check_device, open_on_device
 from .other_runtimes import MODEL, ONNX, PARAMS, open_fastest
+from .spec import DTYPES
 from .structure import Template, rebuild
 from .tuned_plan import example_inputs, tuned_plan
 
@@ -69,11 +70,20 @@ class LoadedModel:
         self._lock = threading.Lock()
         self._other: Any = None
         self._plans: dict[Shapes, Any] = {}
-        if device == CPU:
-            self._build(plans, contents)
-        else:
-            self._fallback(())
-        self._warm_up()
+        try:
+            if device == CPU:
+                self._build(plans, contents)
+            else:
+                self._fallback(())
+            self._warm_up()
+        except (BoostError, MemoryError):
+            self.close()
+            raise
+        except Exception as error:  # hashes that fit do not make a graph one that engines can run
+            self.close()
+            raise BundleError(
+                f"{path}: what it holds cannot be run: {type(error).__name__}: {error}"
+            ) from error
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         """The model's result, nested as the exported model's was.
@@ -82,7 +92,8 @@ class LoadedModel:
             inputs: tensors or numpy arrays, in order; or by name.
 
         Raises:
-            BundleError: an input is missing, or has another dtype or a shape that does not fit.
+            BundleError: an input is missing, or has another dtype or a shape that does not fit; or
+                the models for other shapes cannot be loaded here.
         """
         return rebuild(self._template, self.outputs(self._tensors(inputs, named)))
 
@@ -179,9 +190,12 @@ class LoadedModel:
                 self.notes.append(f"runs in {self._other.engine}")
             elif self._other is None:
                 names = [one["name"] for one in self.inputs]
-                self._other, why = open_fastest(
-                    self._models, names, len(self.output_names), example
-                )
+                try:
+                    self._other, why = open_fastest(
+                        self._models, names, len(self.output_names), example
+                    )
+                except EngineError as error:
+                    raise BundleError(f"{self.path}: {error}") from error
                 self.notes.append(f"calls of other shapes run in {self._other.engine}: {why}")
             return self._other
 
@@ -221,7 +235,7 @@ def _fitting(one: dict[str, Any], value: Any, sizes: dict[str, int]) -> Any:
 
 def _checked(one: dict[str, Any]) -> dict[str, Any]:
     known = all(isinstance(dim, (int, str)) for dim in one["dims"])
-    if not known or not isinstance(one["name"], str) or not isinstance(one["dtype"], str):
+    if not known or not isinstance(one["name"], str) or one["dtype"] not in DTYPES:
         raise ValueError(f"not an input: {one!r}")
     return {"name": one["name"], "dtype": one["dtype"], "dims": list(one["dims"])}
 

@@ -8,6 +8,7 @@ import inspect
 import os
 import pickle
 import sys
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -52,8 +53,8 @@ def _module(place: str) -> Any:
             sys.path.insert(0, os.getcwd())
         try:
             return importlib.import_module(place)
-        except ModuleNotFoundError as error:
-            raise ExportError(f"model: cannot import '{place}': {error}") from error
+        except Exception as error:  # it is not there, or whatever the user's module raises
+            raise ExportError(f"model: cannot import '{place}': {told(error)}") from error
     if not os.path.isfile(place):
         raise ExportError(f"model: no such file: {place}", usage=True)
     folder = os.path.dirname(os.path.abspath(place))
@@ -64,8 +65,21 @@ def _module(place: str) -> Any:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever the user's file raises
+        raise ExportError(f"model: importing {place} failed: {told(error)}") from error
     return module
+
+
+def told(error: BaseException) -> str:
+    """An exception of the user's code in one line: type, message, and where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    if isinstance(error, SyntaxError):
+        where = f" ({error.filename}:{error.lineno})"
+        return f"{type(error).__name__}: {error.msg}{where}"
+    return f"{type(error).__name__}: {error}{where}"
 
 
 def _called(found: Any, text: str, arguments: Mapping[str, Any]) -> Any:
@@ -82,11 +96,14 @@ def _called(found: Any, text: str, arguments: Mapping[str, Any]) -> Any:
             return found
     try:
         made = found(**arguments)
-    except TypeError as error:
-        raise ExportError(
-            f"model: {text} cannot be called with {dict(arguments) or 'no arguments'}: {error}; "
-            "give them as --args '{\"name\": value}'"
-        ) from error
+    except Exception as error:  # whatever the user's code raises
+        given = dict(arguments) or "no arguments"
+        if isinstance(error, TypeError) and error.__traceback__ and not error.__traceback__.tb_next:
+            raise ExportError(
+                f"model: {text} cannot be called with {given}: {error}; "
+                "give them as --args '{\"name\": value}'"
+            ) from error
+        raise ExportError(f"model: {text}, called with {given}, raised {told(error)}") from error
     if not isinstance(made, layer):
         raise ExportError(f"model: {text}() returned a {type(made).__name__}, needs a Layer")
     return made

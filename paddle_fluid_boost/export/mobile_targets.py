@@ -27,6 +27,7 @@ from .verify import check
 _CHILD = os.path.join(os.path.dirname(__file__), "child_mobile.py")
 #: These runtimes compute some functions by approximations of their own.
 _MOBILE_RTOL = 1e-3
+_MNN_DTYPES = ("float32", "int32", "int64")
 
 
 def make_ort(job: Job, captured: Captured, signature: Signature, cases: list[Case]) -> Artefact:
@@ -45,6 +46,11 @@ def make_ort(job: Job, captured: Captured, signature: Signature, cases: list[Cas
 
 def make_mnn(job: Job, captured: Captured, signature: Signature, cases: list[Case]) -> Artefact:
     """``model.mnn`` for MNN; run in MNN here."""
+    for one in signature.inputs:
+        if one.dtype not in _MNN_DTYPES:
+            raise ExportError(
+                f"MNN takes inputs of {', '.join(_MNN_DTYPES)} only, '{one.name}' is {one.dtype}"
+            )
 
     def convert(onnx: str, base: str) -> list[str]:
         about = "MNN's converter"

@@ -50,11 +50,14 @@ class OnnxSession:
         self._inputs = [name if name in taken else None for name in inputs]
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
-        """Outputs for dense tensors in the order of the bundle's inputs."""
+        """Outputs for dense tensors in the order of the inputs; EngineError where it fails."""
         if self._session is None:
             raise EngineError("the bundle is closed")
         feeds = {n: t.numpy() for n, t in zip(self._inputs, inputs) if n is not None}
-        results = self._session.run(None, feeds)
+        try:
+            results = self._session.run(None, feeds)
+        except Exception as error:  # its own hierarchy again
+            raise EngineError(f"ONNX Runtime cannot run the model: {error}") from error
         return [paddle.to_tensor(np.asarray(result)) for result in results]
 
     def close(self) -> None:
@@ -92,7 +95,7 @@ def open_fastest(
     try:
         unlike = differences(session(example), predictor(example), options.rtol)
         times = [fastest_call(one, example) for one in (predictor, session)]
-    except Exception as error:  # ONNX Runtime's own hierarchy again, and what zeros do not suit
+    except (EngineError, RuntimeError, ValueError) as error:  # or what the example does not suit
         session.close()
         return predictor, f"Paddle Inference (ONNX Runtime: {error})"
     said = f"Paddle Inference {times[0] * 1e3:.3g} ms, ONNX Runtime {times[1] * 1e3:.3g} ms"

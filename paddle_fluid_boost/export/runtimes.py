@@ -179,7 +179,17 @@ def _reason(status: int, said: str) -> str:
 
 
 #: What marks the line that says what went wrong, the better first.
-_MARKS = ("[ERROR]", "Error: ", "error:", "Exception", "what():", "Error")
+_MARKS = (
+    "Op Not Support",
+    "not exists or registered",
+    "load_param ",
+    "[ERROR]",
+    "Error: ",
+    "error:",
+    "Exception",
+    "what():",
+    "Error",
+)
 #: What Paddle prints about every crash; it tells nothing.
 _SAYS_NOTHING = ("is detected by the operating system", "Error Message Summary")
 

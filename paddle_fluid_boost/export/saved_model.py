@@ -17,11 +17,12 @@ from ..capture.lock import STATIC_LOCK
 from ..capture.program import CapturedProgram, Slot
 from ..capture.trace import dtype_name
 from ..engines.paddle_inference_run import PredictorExecutable
-from ..errors import CaptureRefused, ExportError
+from ..errors import CaptureRefused, EngineError, ExportError
 from . import _paddle as pd
 from .capturing import distinct_positions
+from .output import REPORT
 from .predictor import open_predictor
-from .source import Captured
+from .source import Captured, telling_line
 from .spec import Signature, TensorSpec
 from .specialise import specialised
 from .structure import Template
@@ -32,19 +33,14 @@ _FORMATS = (".json", ".pdmodel")
 def model_files(path: str) -> tuple[str, str] | None:
     """Program and parameter file of the saved model that ``path`` names, or None for another thing.
 
-    ``path`` is the program file, or its prefix, or a folder with one model in it.
+    ``path`` is the program file, or its prefix, or a folder with one model in it.  A ``.json`` may
+    be without parameters, whose file is "" then.
 
     Raises:
-        ExportError: it is a program file without parameters, or a folder with several.
+        ExportError: there is no such file, or a folder holds no model or several.
     """
     if os.path.isdir(path):
-        found = sorted(n for n in os.listdir(path) if n.endswith(_FORMATS) and _params(path, n))
-        if len(found) != 1:
-            raise ExportError(
-                f"{path}: a folder with one saved model is needed, found "
-                f"{', '.join(found) or 'none'} (NAME.json or NAME.pdmodel beside NAME.pdiparams)"
-            )
-        path = os.path.join(path, found[0])
+        path = os.path.join(path, _only_model(path))
     elif not path.endswith(_FORMATS):
         path = next((path + end for end in _FORMATS if os.path.isfile(path + end)), path)
     if not path.endswith(_FORMATS):
@@ -53,12 +49,23 @@ def model_files(path: str) -> tuple[str, str] | None:
         raise ExportError(f"no such file: {path}")
     params = os.path.splitext(path)[0] + ".pdiparams"
     if not os.path.isfile(params):
-        raise ExportError(f"{path}: its parameters are missing, there is no {params}")
+        if not path.endswith(".json"):
+            raise ExportError(f"{path}: its parameters are missing, there is no {params}")
+        params = ""
     return path, params
 
 
-def _params(folder: str, name: str) -> bool:
-    return os.path.isfile(os.path.join(folder, os.path.splitext(name)[0] + ".pdiparams"))
+def _only_model(folder: str) -> str:
+    names = set(os.listdir(folder)) - {REPORT}
+    programs = sorted(name for name in names if name.endswith(_FORMATS))
+    found = [name for name in programs if os.path.splitext(name)[0] + ".pdiparams" in names]
+    found = found or [name for name in programs if name.endswith(".json")]
+    if len(found) != 1:
+        raise ExportError(
+            f"{folder}: a folder with one saved model is needed, found "
+            f"{', '.join(found) or 'none'} (NAME.json or NAME.pdmodel beside NAME.pdiparams)"
+        )
+    return found[0]
 
 
 @dataclass
@@ -74,12 +81,29 @@ class SavedSource:
         self.label = self.model
         self._predictor: PredictorExecutable | None = None
         old = self.model.endswith(".pdmodel")
-        self._captured = _from_pdmodel(self.model, self.params) if old else _from_json(self.model)
-        own = [
-            TensorSpec(slot.name, tuple(_names(slot.shape, i)), slot.dtype)
-            for i, slot in enumerate(self._captured.inputs)
-        ]
-        self.signature = Signature(tuple(own)) if self.given is None else _fitted(own, self.given)
+        try:
+            self._captured = (
+                _from_pdmodel(self.model, self.params) if old else _from_json(self.model)
+            )
+        except (RuntimeError, ValueError, OSError, SystemError, KeyError) as error:
+            raise ExportError(
+                f"Paddle cannot read {self.model} with {self.params or 'no parameters'}; one is "
+                f"damaged, or they do not belong together: {telling_line(error)[:300]}"
+            ) from error
+        own = _own_specs(self._captured, shared=False)
+        self.signature = self._settled(own) if self.given is None else _fitted(own, self.given)
+
+    def _settled(self, own: list[TensorSpec]) -> Signature:
+        """Every open size under a name of its own; where the model takes only equal ones, not."""
+        for specs in (own, _own_specs(self._captured, shared=True)):
+            signature = Signature(tuple(specs))
+            sizes = signature.samples()[-1]  # in which no two names stand for the same
+            try:
+                self.run([np.zeros(one.shape(sizes), one.dtype) for one in specs])
+            except EngineError:
+                continue
+            return signature
+        return Signature(tuple(own))
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """See :class:`~.source.Source`."""
@@ -104,6 +128,14 @@ class SavedSource:
         count = len(program.outputs)
         template: Template = {"list": [{"tensor": i} for i in range(count)]}
         return Captured(program, template, way)
+
+
+def _own_specs(captured: CapturedProgram, *, shared: bool) -> list[TensorSpec]:
+    """The inputs as the model declares them; with ``shared``, one name for each axis of all."""
+    return [
+        TensorSpec(slot.name, tuple(_names(slot.shape, 0 if shared else i)), slot.dtype)
+        for i, slot in enumerate(captured.inputs)
+    ]
 
 
 def _names(shape: Sequence[int], position: int) -> list[int | str]:
@@ -134,7 +166,12 @@ def _fitted(own: list[TensorSpec], given: Signature) -> Signature:
 
 def _from_json(model: str) -> CapturedProgram:
     loaded = pd.paddle.jit.load(os.path.splitext(model)[0])
-    return captured_from(loaded.program(), {t.name: t for t in loaded.state_dict().values()}, model)
+    program = loaded.program()
+    parameters = {t.name: t for t in loaded.state_dict().values()}
+    if not parameters and any(o.name() == "builtin.parameter" for o in program.global_block().ops):
+        missing = f"{os.path.splitext(model)[0]}.pdiparams"
+        raise ExportError(f"{model}: its parameters are missing, there is no {missing}")
+    return captured_from(program, parameters, model)
 
 
 def _from_pdmodel(model: str, params: str) -> CapturedProgram:

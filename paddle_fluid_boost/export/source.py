@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -17,6 +18,9 @@ from . import _paddle as pd
 from .capturing import apply, capture_call, ways
 from .spec import Signature
 from .structure import Template, describe, plain
+
+#: ``(InvalidArgument) ...``, or ``ValueError: ...`` where Paddle prints a traceback of its own.
+_TELLING = re.compile(r"\(\w+\) |\w*Error: ")
 
 
 @dataclass
@@ -129,6 +133,13 @@ def keywords(call: Callable[..., Any], names: Sequence[str]) -> list[str] | None
     if missing:
         raise ExportError(f"no --shape for '{missing[0]}': {takes}")
     return list(names)
+
+
+def telling_line(error: BaseException) -> str:
+    """The line of a message, Paddle's being long, that says what is wrong."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if _TELLING.match(line)]
+    return "".join((telling or lines)[:1])
 
 
 @contextlib.contextmanager

@@ -68,3 +68,9 @@ def square(x):
 
 def make_branch() -> nn.Layer:
     return Branch()
+
+
+class Broken(nn.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        raise RuntimeError("no configuration")

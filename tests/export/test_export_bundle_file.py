@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import zipfile
+from random import Random
 
 import numpy as np
 import pytest
 
+import paddle_fluid_boost as pfb
 from paddle_fluid_boost.errors import BundleError
 from paddle_fluid_boost.export.bundle_file import MANIFEST, read_bundle, write_bundle
 from paddle_fluid_boost.export.graph_json import ConstantWriter, graph_from_dict, graph_to_dict
@@ -170,3 +173,107 @@ def test_a_damaged_graph_is_refused(damage):
     damage(stored)
     with pytest.raises(BundleError):
         graph_from_dict(stored, content)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [("dilations", []), ("strides", [1]), ("paddings", [0, 0]), ("strides", [1, "a"]),
+     ("dilations", [1, 1 << 40]), ("dilations", None)],
+)  # fmt: skip
+def test_a_window_of_another_geometry_is_refused(attribute, value):
+    """The native engine would read past the end of such lists."""
+    graph = Graph()
+    x = graph.add_input("x", [1, 3, 8, 8], "float32")
+    w = graph.literal(np.zeros((4, 3, 3, 3), "float32"), "w")
+    attrs = {"strides": [1, 1], "dilations": [1, 1], "paddings": [0] * 4, "groups": 1}
+    y = graph.add("fused_conv2d", [x, w, None], attrs, shape=[1, 4, 6, 6], dtype="float32")
+    graph.outputs = [y]
+    file = io.BytesIO()
+    stored = json.loads(json.dumps(graph_to_dict(graph, ConstantWriter(file))))
+    content = np.frombuffer(file.getvalue(), np.uint8)
+    graph_from_dict(stored, content)
+    stored["nodes"][0]["attrs"][attribute] = value
+    with pytest.raises(BundleError, match="damaged"):
+        graph_from_dict(stored, content)
+
+
+# -- by chance ------------------------------------------------------------------------------------
+
+
+def mutated(random, content):
+    """``content`` with a few bytes changed, cut out, put in or repeated, mostly near its end,
+    where a zip file has its directory."""
+    data = bytearray(content)
+    for _ in range(random.choice([1, 1, 1, 2, 5, 20])):
+        near_end = len(data) - 1 - int(random.expovariate(1 / 300))
+        at = random.choice([random.randrange(len(data)), max(0, near_end)])
+        kind = random.randrange(5)
+        if kind == 0:
+            data[at] ^= 1 << random.randrange(8)
+        elif kind == 1:
+            data[at : at + 4] = random.choice([b"\xff" * 4, b"\0" * 4, b"\x7f\xff\xff\xff"])
+        elif kind == 2:
+            del data[at : at + random.randrange(1, 200)]
+        elif kind == 3:
+            other = random.randrange(len(data))
+            data[at:at] = data[other : other + random.randrange(1, 100)]
+        else:
+            del data[at + 1 :]
+        if not data:
+            data = bytearray(b"x")
+    return bytes(data)
+
+
+def test_bytes_changed_by_chance_are_refused_or_mean_nothing(bundle):
+    random = Random(5)
+    whole = bundle.read_bytes()
+    want = read_bundle(str(bundle))
+    refused = 0
+    for _ in range(600):
+        bundle.write_bytes(mutated(random, whole))
+        try:
+            assert read_bundle(str(bundle)) == want
+        except BundleError:
+            refused += 1
+    assert refused > 450
+
+
+def test_what_an_author_got_wrong_is_refused_though_the_hashes_fit(tmp_path):
+    """Values of a manifest and of a graph changed, one at a time, with hashes that fit."""
+    random = Random(6)
+    report = pfb.export(lambda x: x * 2.0 + 1.0, str(tmp_path / "out"), to="bundle", shapes="x=2,3")
+    assert report.ok
+    path = str(tmp_path / "out" / "model.pfb")
+    manifest, contents = read_bundle(path)
+    refused = 0
+    for _ in range(40):
+        changed = {**contents}
+        new = json.loads(json.dumps(manifest))
+        target = random.choice([new, json.loads(contents["graphs/0.json"])])
+        where, key = random.choice(list(places(target)))
+        where[key] = random.choice([None, -1, 2**70, 0.5, "", "x", [], {}, [[1]], {"tensor": 9}])
+        if target is not new:
+            changed["graphs/0.json"] = json.dumps(target).encode()
+        if isinstance(new.get("files"), dict):
+            new["files"] = {
+                name: {"size": len(one), "sha256": hashlib.sha256(one).hexdigest()}
+                for name, one in changed.items()
+            }
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr(MANIFEST, json.dumps(new))
+            for name, one in changed.items():
+                archive.writestr(name, one)
+        try:
+            pfb.load(path).close()
+        except BundleError:
+            refused += 1
+    assert refused > 15
+
+
+def places(value):
+    """(container, key) of everything in a JSON value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, inner in list(items):
+        yield value, key
+        if isinstance(inner, (dict, list)):
+            yield from places(inner)

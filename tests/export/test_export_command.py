@@ -85,17 +85,24 @@ def test_a_bundle_gives_the_models_results_at_every_size(tmp_path, monkeypatch):
         ([f"{NETS}:SmallNet", "--shape", "x=1,4,16,16"], 1, "the model itself fails on x="),
         ([f"{NETS}:SmallNet", "--shape", "x=1,3,16,16", "--args", "5"], 2, "--args"),
         ([f"{NETS}:SmallNet", "--shape", "x=1,3,16,16", "--args", '{"k": 1}'], 1, "'k'"),
+        ([f"{NETS}:Broken", "--shape", "x=1"], 1, "raised RuntimeError: no configuration ("),
+        (["SYNTAX:Net", "--shape", "x=1"], 1, "SyntaxError"),
+        ([f"{NETS}:SmallNet", "--shape", "x=1,3,16,16", "--rtol", "-1"], 2, "positive"),
         ([f"{NETS}:Random", "--shape", "x=2,3"], 1, "random numbers"),
         ([f"{NETS}:SmallNet", "--shape", "x=1,3,16,16", "--samples", "nowhere"], 1, "--samples"),
         ([f"{NETS}:SmallNet", "--shape", "x=1,3,16,16", "--weights", "no.pdparams"], 1, "--weigh"),
     ],
 )
 def test_errors_say_what_to_change_and_leave_nothing(tmp_path, capsys, arguments, status, says):
-    assert export(*arguments, "--out", tmp_path / "out", "--quiet") == status
+    if arguments[0] == "SYNTAX:Net":
+        (tmp_path / "bad.py").write_text("def f(:")
+        arguments = [f"{tmp_path / 'bad.py'}:Net", *arguments[1:]]
+    out = tmp_path / "place" / "out"
+    assert export(*arguments, "--out", out, "--quiet") == status
     said = capsys.readouterr().err
     assert says in said
     assert "nothing was written" in said
-    assert os.listdir(tmp_path) == []
+    assert not out.parent.exists()
 
 
 def test_weights_that_do_not_fit_are_refused(tmp_path, capsys):

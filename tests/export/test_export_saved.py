@@ -64,12 +64,47 @@ def test_what_is_no_model_is_said(tmp_path):
     assert model_files("module:attr") is None
     with pytest.raises(ExportError, match="no such file"):
         model_files(str(tmp_path / "absent.json"))
-    (tmp_path / "net.json").write_text("{}")
-    with pytest.raises(ExportError, match="parameters are missing"):
-        model_files(str(tmp_path / "net.json"))
+    (tmp_path / "export.json").write_text("{}")
     with pytest.raises(ExportError, match="found none"):
         model_files(str(tmp_path))
+    (tmp_path / "net.pdmodel").write_text("{}")
+    with pytest.raises(ExportError, match="parameters are missing"):
+        model_files(str(tmp_path / "net.pdmodel"))
+    (tmp_path / "net.pdmodel").unlink()
+    (tmp_path / "net.json").write_text("{}")
+    assert model_files(str(tmp_path)) == (str(tmp_path / "net.json"), "")
     (tmp_path / "net.pdiparams").write_bytes(b"")
     assert model_files(str(tmp_path)) == tuple(
         os.path.join(str(tmp_path), f"net.{end}") for end in ("json", "pdiparams")
     )
+
+
+class Masked(paddle.nn.Layer):
+    """Two inputs whose lengths must be equal, which a saved model does not say."""
+
+    def forward(self, sequence, mask):
+        return (sequence * mask.unsqueeze(-1)).sum(1)
+
+
+def test_sizes_that_must_be_equal_get_one_name(tmp_path):
+    spec = paddle.static.InputSpec
+    inputs = [spec([None, None, 4], "float32", "sequence"), spec([None, None], "float32", "mask")]
+    paddle.jit.save(Masked(), str(tmp_path / "masked"), input_spec=inputs)
+    report = pfb.export(str(tmp_path / "masked"), str(tmp_path / "out"))
+    assert report.artefacts[0].shapes == ["sequence=batch,d1,4", "mask=batch,d1"]
+
+
+def test_damaged_files_are_an_error_of_ours(tmp_path):
+    spec = paddle.static.InputSpec([None, 4], "float32", "x")
+    for place in ("whole", "json", "params"):
+        paddle.jit.save(paddle.nn.Linear(4, 3), str(tmp_path / place), input_spec=[spec])
+    (tmp_path / "json.json").write_text("hello")
+    params = tmp_path / "params.pdiparams"
+    params.write_bytes(params.read_bytes()[:20])
+    (tmp_path / "whole.pdiparams").unlink()
+    with pytest.raises(ExportError, match="parameters are missing, there is no"):
+        pfb.export(str(tmp_path / "whole"), str(tmp_path / "out"))
+    for place in ("json", "params"):
+        with pytest.raises(ExportError, match=f"cannot read .*{place}.json with .*damaged"):
+            pfb.export(str(tmp_path / place), str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()

@@ -16,6 +16,8 @@ def stacked(op: Op) -> Sequence[Value | None] | None:
     attrs = op.attrs
     if attrs["mode"] not in ("LSTM", "GRU"):
         raise Refused(f"SimpleRNN ({attrs['mode']}); use LSTM or GRU")
+    if op.given("sequence_length"):
+        raise Refused("sequence_length; leave it out, and set what is past the end to zero after")
     layers, directions = attrs["num_layers"], 2 if attrs["is_bidirec"] else 1
     if layers == 1:
         return None
@@ -33,7 +35,7 @@ def stacked(op: Op) -> Sequence[Value | None] | None:
                 x,
                 [paddle.slice(one, [0], *start) for one in states],
                 [*weights[part], *biases[part]],
-                op.inputs["sequence_length"] if op.given("sequence_length") else None,
+                None,
                 op.inputs["dropout_state_in"],
                 attrs["dropout_prob"],
                 attrs["is_bidirec"],

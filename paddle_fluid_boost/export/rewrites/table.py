@@ -34,6 +34,12 @@ class Refused(Exception):
 rewrites = entering(RULES)
 
 
+def bare_name(op: Any) -> str:
+    """The name without dialect prefix and without the mark of an in-place op."""
+    bare = str(op.name()).split(".", 1)[1]
+    return bare[:-1] if bare.endswith("_") else bare
+
+
 class Op:
     """One op as a rule sees it."""
 
@@ -44,9 +50,8 @@ class Op:
 
     @property
     def name(self) -> str:
-        """Without dialect prefix and without the mark of an in-place op."""
-        bare = str(self.op.name()).split(".", 1)[1]
-        return bare[:-1] if bare.endswith("_") else bare
+        """See :func:`bare_name`."""
+        return bare_name(self.op)
 
     @property
     def x(self) -> Value:
@@ -87,10 +92,10 @@ def rewrite_program(program: Any) -> dict[str, int]:
         for raw in pd.all_ops(program.global_block()):
             if not raw.name().startswith("pd_op."):
                 continue
-            op = Op(raw)
-            rule = RULES.get(op.name)
+            rule = RULES.get(bare_name(raw))
             if rule is None:
                 continue
+            op = Op(raw)  # not of a branch or loop, which does not name its inputs
             pd.set_insertion_point(raw)
             try:
                 made = rule(op)
