@@ -292,8 +292,8 @@ class Lowering:
     def post_ops(self, node: Node, shape: Sequence[int], skip: int = 0) -> list[PostOp]:
         """The node's post-ops from the ``skip``-th on, for a result of ``shape``.
 
-        The first may become a ``sum`` into the memory of its operand, when nothing reads that
-        memory afterwards.
+        The first with an operand may become a ``sum`` into the memory of that operand, when
+        nothing reads that memory afterwards.
         """
         made: list[PostOp] = []
         for name, *parameters in node.attrs.get("post_ops", ())[skip:]:
@@ -304,7 +304,7 @@ class Lowering:
             operand = self.padded(value, len(shape))
             in_place = (
                 name == "add"
-                and not made
+                and all(operand < 0 for _, _, _, operand in made)
                 and value is not None
                 and tuple(value.shape) == tuple(shape)
                 and self._dies_here(node, value)
