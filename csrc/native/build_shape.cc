@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "builder.h"
+#include "shuffle.h"
 #include "strided_copy.h"
 
 namespace pfb {
@@ -194,6 +195,29 @@ int PlanBuilder::Concat(const std::vector<int>& sources, int axis) {
     begin[along] += shape(input)[along];
   }
   return result;
+}
+
+std::vector<int> PlanBuilder::Shuffle(int a, int b, bool halves) {
+  const Dims dims = shape(a);
+  const Desc last = ChannelsLast(dims, dnnl::memory::data_type::f32);
+  if (!HasPixels(a)) a = InLayout(a, last);
+  if (!HasPixels(b)) b = InLayout(b, last);
+  Dims whole = dims;
+  whole[1] *= 2;
+  const WorkScope work(*this, ElementwiseWork(whole));
+  const auto size = [](Dims::value_type side) { return static_cast<std::size_t>(side); };
+  const ShuffleShape made{size(ElementCount(dims) / dims[1]), size(dims[1]),
+                          size(PixelStride(desc(a))), size(PixelStride(desc(b))), halves};
+  std::vector<int> results;
+  if (halves) {
+    results = {NewValue(last, DType::kFloat32), NewValue(last, DType::kFloat32)};
+  } else {
+    results = {NewValue(ChannelsLast(whole, dnnl::memory::data_type::f32), DType::kFloat32)};
+  }
+  Arguments arguments = {{0, a}, {0, b}};
+  for (const int result : results) arguments.emplace_back(0, result);
+  AddKernel(std::move(arguments), ShuffleKernel(made));
+  return results;
 }
 
 int PlanBuilder::Room(const Dims& shape) {

@@ -157,6 +157,8 @@ class PlanBuilder {
   int BatchNorm(int source, int mean, int variance, int scale, int shift, float epsilon);
   int Reduce(int source, const std::string& kind, std::vector<int> axes);
   int Concat(const std::vector<int>& sources, int axis);
+  // The channels of two images in turn, as one image or as two halves of it; see shuffle.h.
+  std::vector<int> Shuffle(int a, int b, bool halves);
   // An image with channels last that nothing has been written to yet, and a copy into a part of it.
   int Room(const Dims& shape);
   void CopyInto(int source, int part);

@@ -110,6 +110,7 @@ void BindBuilder(py::module_& module) {
              return self.Convolution(spec);
            })
       .def_property_readonly("channels_last", &PlanBuilder::channels_last)
+      .def("shuffle", &PlanBuilder::Shuffle, Release())
       .def("room", &PlanBuilder::Room, Release())
       .def("copy_into", &PlanBuilder::CopyInto, Release())
       .def("deconvolution",

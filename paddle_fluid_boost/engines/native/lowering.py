@@ -13,6 +13,7 @@ becomes a host step, run by Paddle's own kernel on the plan's memory.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, Callable, Optional, Union
 
@@ -22,7 +23,7 @@ from ...errors import EngineError
 from ...ir.graph import Constant, Graph, Node, Value
 from ...ir.ops import BINARY_POST_OPS
 from ...ir.rule_table import entering
-from . import rooms
+from . import rooms, shuffles
 from .control import CONTROL_FLOW, BodyPlan, ControlStep, has_fixed_types
 from .host import HostStep
 
@@ -95,6 +96,10 @@ class Lowering:
         self._last_use = _last_uses(self.nodes, graph.outputs)
         self._positions = {node: position for position, node in enumerate(self.nodes)}
         self._parts: dict[Value, list[int]] = {}
+        #: Rules for nodes that are lowered together.
+        self._instead: dict[Node, Rule] = {}
+        if builder.channels_last:
+            self._enter_shuffles()
         no_rooms = rooms.Rooms({}, {})
         self._rooms = rooms.find(self.nodes, graph.outputs) if builder.channels_last else no_rooms
         #: The builder's number of a room, and what has its place in one.
@@ -122,7 +127,7 @@ class Lowering:
         if node.op in CONTROL_FLOW:
             self._control_flow(node)
             return
-        rule = RULES.get(node.op)
+        rule = self._instead.get(node) or RULES.get(node.op)
         mark, known = self.builder.checkpoint(), set(self._ids)
         room_ids, placed = dict(self._room_ids), set(self._placed)
         try:
@@ -253,6 +258,13 @@ class Lowering:
         begin = [0, room.channel_of(part), 0, 0]
         return int(self.builder.slice(self._room_ids[room], begin, shape_of(part), [1] * 4))
 
+    def _enter_shuffles(self) -> None:
+        for found in shuffles.find(self.graph, self.nodes):
+            self._instead.update((node, _nothing) for node in found.between)
+            self._instead[found.last] = functools.partial(_shuffled, found)
+            for value in (found.a, found.b):
+                self._last_use[value] = max(self._last_use[value], self._positions[found.last])
+
     def parts(self, value: Value | None) -> list[int]:
         """As :meth:`float`; several where they are to be read side by side along the channels."""
         if value in self._parts:
@@ -332,6 +344,16 @@ class Lowering:
             for other, made in self._ids.items()
             if self.builder.storage_of(made) == storage
         )
+
+
+def _nothing(low: Lowering, node: Node) -> None:
+    """The rule of a node whose work another one does."""
+
+
+def _shuffled(shuffle: shuffles.Shuffle, low: Lowering, node: Node) -> list[int | None]:
+    low.builder.set_step_name("channel_shuffle")
+    made = low.builder.shuffle(low.float(shuffle.a), low.float(shuffle.b), shuffle.halves)
+    return list(made)
 
 
 def shape_of(value: Value) -> list[int]:
