@@ -61,12 +61,12 @@ def test_parts_of_a_larger_image() -> None:
 
 
 def test_an_addend_is_not_overwritten_before_it_is_shuffled() -> None:
-    w = paddle.randn([24, 24, 1, 1])
+    first, second, third = (paddle.randn([24, 24, 1, 1]) for _ in range(3))
 
     def net(x: Any) -> Any:
-        a, b = F.relu(F.conv2d(x, w)), F.sigmoid(F.conv2d(x, w))
+        a, b = F.relu(F.conv2d(x, first)), F.relu(F.conv2d(x, second))
         both = paddle.concat([a, b], axis=1)
-        c = F.conv2d(x, w) + a
+        c = F.relu(F.conv2d(x, third) + a)
         moved = both.reshape([1, 2, 24, 6, 6]).transpose([0, 2, 1, 3, 4])
         return moved.reshape([1, 48, 6, 6]) * 2, c
 
