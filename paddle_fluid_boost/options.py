@@ -89,6 +89,9 @@ class Options:
     device_memory_mb: int = _option(
         0, "MiB that compiled versions may hold on one accelerator; 0 sets no limit", 0
     )
+    tensorrt: bool = _option(
+        True, "let the tuner build TensorRT engines on GPUs, in a child process, for minutes"
+    )
     cache_folders_mb: int = _option(
         4096, "MiB that TensorRT engines may take beside the on-disk cache", 1
     )

@@ -6,6 +6,7 @@ machine that has one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..capture.program import CapturedProgram
@@ -21,7 +22,7 @@ from .device_memory import peak_bytes
 from .device_run import DeviceExecutable
 from .gpu_config import PRECISIONS, GpuSettings, make_gpu_config
 from .paddle_inference import CSE
-from .paddle_inference_export import exported
+from .paddle_inference_export import ExportedModel, exported
 
 #: Less than float32 is offered only to a user who tolerates errors of its size.
 _HALF_RTOL = 5e-3
@@ -60,7 +61,9 @@ class Gpu:
             return []
         device = wanted_device(captured)
         precisions = ["float32", *_lower(captured, accelerator_advice(device))]
-        ways = [False, True] if tensorrt.unavailable(device) is None else [False]
+        ways = [False]
+        if options.tensorrt and tensorrt.unavailable(device) is None:
+            ways.append(True)
         return [
             {"device": str(device), "precision": precision, "tensorrt": way}
             for way in ways
@@ -86,41 +89,45 @@ class Gpu:
                 left_out = (CSE, *left_out)
             final = gpu_settings(device, settings["precision"], left_out)
             with reserved(device, model.parameter_bytes + peak_bytes(captured)) as share:
-                program, params = model.model, model.params
+                files = (model.model, model.params)
                 if settings["tensorrt"]:
+                    identity = tensorrt.identity_of(captured)
                     program, params, said = tensorrt.converted(
-                        (program, params),
-                        tensorrt.identity_of(captured),
-                        captured.inputs,
-                        final,
-                        advice,
+                        files, identity, captured.inputs, final, advice
                     )
+                    files = (program, params)
                     notes.append(said)
                 if options.probe_in_child:
-                    survive(
-                        self.name,
-                        device,
-                        {
-                            "model": model.model,
-                            "params": model.params,
-                            "gpu_model": program,
-                            "gpu_params": params,
-                            "device": str(device),
-                            "gpu": final.to_dict(),
-                            "inputs": [(one.name, one.shape, one.dtype) for one in captured.inputs],
-                        },
-                    )
-                predictor = create(self.name, lambda: make_gpu_config(program, params, final))
+                    survive(self.name, device, _request(captured, model, files, final))
+                predictor = create(self.name, lambda: make_gpu_config(*files, final))
+                kind = "tensorrt" if settings["tensorrt"] else "paddle_inference"
                 return finished(
                     captured,
                     model,
                     predictor,
                     device,
                     share,
-                    engine=f"{'tensorrt' if settings['tensorrt'] else 'paddle_inference'}"
-                    f" on {device}",
+                    engine=f"{kind} on {device}",
                     notes=notes,
                 )
+
+
+def _request(
+    captured: CapturedProgram,
+    model: ExportedModel,
+    files: Sequence[str],
+    settings: GpuSettings,
+) -> dict[str, Any]:
+    """What the child process is to try: the program of ``files`` beside a plain one on the CPU."""
+    return {
+        "model": model.model,
+        "params": model.params,
+        "gpu_model": files[0],
+        "gpu_params": files[1],
+        "device": f"gpu:{settings.number}",
+        "gpu": settings.to_dict(),
+        "inputs": [(slot.name, slot.shape, slot.dtype) for slot in captured.inputs],
+    }
 
 
 def gpu_settings(

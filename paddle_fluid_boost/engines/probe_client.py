@@ -23,9 +23,13 @@ class ProbeUnavailable(Exception):
 
 
 class ProbeClient:
-    """One child process, started on demand and used by one caller at a time."""
+    """One child process, started on demand and used by one caller at a time.
+
+    waited: seconds that callers have waited for answers, all together.
+    """
 
     def __init__(self) -> None:
+        self.waited = 0.0
         self._lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
 
@@ -40,6 +44,13 @@ class ProbeClient:
             ProbeUnavailable: no child can be started.
         """
         line = json.dumps(request).encode() + b"\n"
+        started = time.monotonic()
+        try:
+            return self._ask(line, timeout)
+        finally:
+            self.waited += time.monotonic() - started
+
+    def _ask(self, line: bytes, timeout: float) -> str | None:
         with self._lock:
             deadline = time.monotonic() + timeout
             for _ in range(2):

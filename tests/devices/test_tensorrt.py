@@ -108,6 +108,8 @@ def test_why_not(export, monkeypatch):
     device = Device("gpu", 0)
     assert tensorrt.unavailable(device) is None
     assert Gpu().candidates(_on_gpu(capture())) == [SETTINGS, WITH]
+    with pfb.override(tensorrt=False):
+        assert Gpu().candidates(_on_gpu(capture())) == [SETTINGS]
     monkeypatch.setattr(paddle.inference, "get_trt_runtime_version", lambda: (0, 0, 0))
     assert tensorrt.unavailable(device) == "TensorRT's library is not installed"
 

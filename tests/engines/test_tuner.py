@@ -171,6 +171,23 @@ def test_a_race_that_is_broken_off_leaves_nothing_behind(tune):
     assert len(built) > 1 and all(made.closed for made in built)
 
 
+def test_waiting_for_the_child_process_is_no_work_of_ours(tune, monkeypatch):
+    """A GPU's first candidate is tried in a child for longer than the tuner may take; TensorRT,
+    which comes second, is raced all the same."""
+    first, second = _Engine("first", {4: 2.0}), _Engine("second", {4: 1.0})
+    now = [0.0]
+    monkeypatch.setattr(race.time, "perf_counter", lambda: now[0])
+    build = first.build
+
+    def tried_in_a_child(captured, settings):
+        now[0] += 600.0
+        monkeypatch.setattr(race.PROBE, "waited", race.PROBE.waited + 600.0)
+        return build(captured, settings)
+
+    first.build = tried_in_a_child
+    assert _taken(tune(first, second, budget=2.0), first, second) == ("second", 4)
+
+
 def test_without_time_the_first_one_that_is_right_is_taken(tune):
     first, second = _Engine("first", {4: 2.0, 2: 1.0}), _Engine("second", {4: 1.0})
     choice = tune(first, second, budget=0.0)
