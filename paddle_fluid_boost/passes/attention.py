@@ -60,7 +60,7 @@ class FuseAttention(PatternPass):
         if q.rank < 3 or len({t.shape[:-2] for t in (q, k, v)}) != 1:
             return "the leading dimensions of q, k and v differ"
         mask = match.values.get("mask")
-        if mask is not None and not broadcasts_to(mask, softmax.output.shape):
+        if mask is not None and not broadcasts_to(mask, (*q.shape[:-1], k.shape[-2])):
             return f"the mask {list(mask.shape)} does not broadcast to the scores"
         if mask is not None and not is_float(mask):
             return f"the mask is {mask.dtype}"

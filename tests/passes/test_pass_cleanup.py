@@ -134,3 +134,11 @@ def test_dropout_whose_mask_is_read_stays():
     graph = graph_of(lambda x: F.dropout(x, 0.5, training=False), [X])
     graph.outputs.append(graph.nodes[0].outputs[1])
     assert RemoveIdentities().run(graph).refused == ["the mask of the dropout is read"]
+
+
+def test_equal_literals_make_equal_nodes():
+    def call(x):
+        return paddle.maximum(x, paddle.full([4], 2.0)), paddle.maximum(x, paddle.full([4], 2.0))
+
+    outcome = after_passes(call, [random_input(3, 4)], [MergeCommonSubexpressions()])
+    assert outcome.ops == ["maximum"] and outcome.error == 0

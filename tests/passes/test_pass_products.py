@@ -259,6 +259,24 @@ def test_lone_batch_norm_becomes_pointwise():
     assert_golden(outcome, "lower_batch_norm")
 
 
+@pytest.mark.parametrize("settings", [{"weight_attr": False}, {"bias_attr": False}])
+def test_batch_norm_with_one_of_weight_and_bias(settings):
+    def build():
+        return nn.BatchNorm2D(4, **settings)
+
+    norm = build()
+    norm._mean.set_value(paddle.to_tensor([0.1, -0.2, 0.3, 0.0]))
+    norm._variance.set_value(paddle.to_tensor([0.5, 1.5, 0.7, 1.0]))
+    given = norm.bias if norm.weight is None or "weight_attr" in settings else norm.weight
+    given.set_value(paddle.to_tensor([0.4, 1.3, -0.6, 0.9]))
+    norm.eval()
+    assert after_passes(norm, [IMAGE], [LowerBatchNorm()]).error < 1e-6
+    both = nn.Sequential(nn.Conv2D(4, 4, 3, bias_attr=False), norm)
+    both.eval()
+    outcome = after_passes(both, [IMAGE], [*CONV, FoldBatchNorm()])
+    assert outcome.ops == ["fused_conv2d"] and outcome.error < 2e-6
+
+
 def test_batch_norm_in_channels_last_is_refused():
     layer = made(lambda: nn.BatchNorm2D(10, data_format="NHWC"))
     outcome = after_passes(layer, [IMAGE], [LowerBatchNorm()])
