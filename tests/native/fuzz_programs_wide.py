@@ -186,8 +186,8 @@ class WideProgram(RandomProgram):
         groups = self.rng.choice([g for g in (1, 2, 3, 4, channels) if channels % g == 0])
         if shape[2] * shape[3] * channels // groups < 6:
             return self._unary(i, shape, values)
-        # Paddle's kernels take the variance from the mean of the squares, which is far off where the
-        # mean is large: of numbers around 100 its group norm is wrong by 7e-3, ours by 3e-5.
+        # Paddle's kernels take the variance from the mean of the squares, which is far off where
+        # the mean is large: of numbers around 100 group norm is wrong by 7e-3, ours by 3e-5.
         centred = lambda v: v[i] - v[i].mean([2, 3], keepdim=True)  # noqa: E731
         if self.rng.random() < 0.3 and shape[2] * shape[3] > 5:
             return lambda v: F.instance_norm(centred(v), weight=scale, bias=bias, eps=1e-3)
