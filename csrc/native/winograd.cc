@@ -30,37 +30,41 @@ struct Filter<2> {
       {1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}};
 };
 
-// Interpolation at 0, 1, -1, 2, -2 and infinity.
+// Interpolation at 0, +-a, +-b and infinity with a^2 = 1/2 and b^2 = 2.  Against the usual 1 and 2
+// the largest error is a fifth (96 channels of relu'd noise), at the same speed.
 template <>
 struct Filter<4> {
+  static constexpr double kA = 0.70710678118654752, kB = 1.41421356237309505;
   static PFB_INLINE void Source(const Vec* in, int from, Vec* out, int to) {
+    constexpr float a = static_cast<float>(kA), b = static_cast<float>(kB);
     const Vec d0 = in[0 * from], d1 = in[1 * from], d2 = in[2 * from];
     const Vec d3 = in[3 * from], d4 = in[4 * from], d5 = in[5 * from];
-    const Vec even = d4 - 4.0F * d2;
-    const Vec odd = d3 - 4.0F * d1;
-    const Vec even2 = d4 - d2;
-    const Vec odd2 = 2.0F * (d3 - d1);
-    out[0 * to] = 4.0F * d0 - 5.0F * d2 + d4;
-    out[1 * to] = even + odd;
-    out[2 * to] = even - odd;
-    out[3 * to] = even2 + odd2;
-    out[4 * to] = even2 - odd2;
-    out[5 * to] = 4.0F * d1 - 5.0F * d3 + d5;
+    const Vec even = d4 - 2.0F * d2;
+    const Vec odd = d3 - 2.0F * d1;
+    const Vec even2 = d4 - 0.5F * d2;
+    const Vec odd2 = d3 - 0.5F * d1;
+    out[0 * to] = d0 - 2.5F * d2 + d4;
+    out[1 * to] = even + a * odd;
+    out[2 * to] = even - a * odd;
+    out[3 * to] = even2 + b * odd2;
+    out[4 * to] = even2 - b * odd2;
+    out[5 * to] = d1 - 2.5F * d3 + d5;
   }
   static PFB_INLINE void Result(const Vec* in, int from, Vec* out, int to) {
+    constexpr float a = static_cast<float>(kA), b = static_cast<float>(kB);
     const Vec m1 = in[1 * from], m2 = in[2 * from], m3 = in[3 * from], m4 = in[4 * from];
     const Vec sum = m1 + m2, difference = m1 - m2;
     const Vec sum2 = m3 + m4, difference2 = m3 - m4;
     out[0 * to] = in[0 * from] + sum + sum2;
-    out[1 * to] = difference + 2.0F * difference2;
-    out[2 * to] = sum + 4.0F * sum2;
-    out[3 * to] = difference + 8.0F * difference2 + in[5 * from];
+    out[1 * to] = a * difference + b * difference2;
+    out[2 * to] = 0.5F * sum + 2.0F * sum2;
+    out[3 * to] = (a / 2) * difference + (b * 2) * difference2 + in[5 * from];
   }
-  static constexpr double kWeights[6][3] = {{1.0 / 4, 0, 0},
-                                            {-1.0 / 6, -1.0 / 6, -1.0 / 6},
-                                            {-1.0 / 6, 1.0 / 6, -1.0 / 6},
-                                            {1.0 / 24, 1.0 / 12, 1.0 / 6},
-                                            {1.0 / 24, -1.0 / 12, 1.0 / 6},
+  static constexpr double kWeights[6][3] = {{1, 0, 0},
+                                            {-2.0 / 3, -2.0 / 3 * kA, -1.0 / 3},
+                                            {-2.0 / 3, 2.0 / 3 * kA, -1.0 / 3},
+                                            {1.0 / 6, 1.0 / 6 * kB, 1.0 / 3},
+                                            {1.0 / 6, -1.0 / 6 * kB, 1.0 / 3},
                                             {0, 0, 1}};
 };
 
