@@ -142,3 +142,16 @@ def test_equal_literals_make_equal_nodes():
 
     outcome = after_passes(call, [random_input(3, 4)], [MergeCommonSubexpressions()])
     assert outcome.ops == ["maximum"] and outcome.error == 0
+
+
+def test_a_cast_to_another_type_stays():
+    outcome = after_passes(lambda x: x.astype("int64"), [X], [RemoveIdentities()])
+    assert outcome.ops == ["cast"] and outcome.error == 0
+
+
+def test_ops_that_are_random_in_training_only_are_merged_in_test_mode():
+    def call(x):
+        return F.rrelu(x, training=False), F.rrelu(x, training=False)
+
+    outcome = after_passes(call, [X], [MergeCommonSubexpressions()])
+    assert outcome.ops.count("rrelu") == 1 and outcome.error == 0

@@ -94,6 +94,7 @@ PIPELINE = {
     "transposes": (
         lambda x: paddle.matmul(x, x.transpose([0, 2, 1])), [CUBE], ["fused_matmul"],
     ),
+    "transposed matrix": (lambda x, y: paddle.matmul(x, y.T), [ROWS, ROWS * 2], ["fused_matmul"]),
     "transposed twice": (
         lambda x: F.relu(x.transpose([0, 2, 1]).transpose([0, 2, 1])), [CUBE],
         ["fused_elementwise"],
