@@ -1,7 +1,8 @@
 """The archive of a bundle: a plain zip with a manifest that names every file, its size and hash.
 
-Files are stored uncompressed (but for JSON), so that their size is no surprise, and are read into
-memory: nothing is ever written under a name that comes from the archive.
+Files are stored uncompressed (but for JSON), so that their size is no surprise, without the weights
+that an earlier file holds too (``sharing.py``), and are read into memory: nothing is ever written
+under a name that comes from the archive.
 """
 
 from __future__ import annotations
@@ -12,16 +13,21 @@ import os
 import re
 import struct
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from io import FileIO
-from typing import Any
+from typing import IO, Any, BinaryIO
 
 from ..errors import BundleError
 from .output import atomic_folder
+from .sharing import assembled, checked_ranges, gaps, shared_ranges
 
 FORMAT = "paddle_fluid_boost.bundle"
-VERSION = 2
+VERSION = 3
+#: In version 2 nothing was shared.
+_READABLE = (2, 3)
+#: What is put together from shared parts is no larger than so many archives.
+_MOST_TIMES = 8
 MANIFEST = "manifest.json"
 _NAME = re.compile(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)?\.[a-z0-9]+\Z")
 #: JSON is the only compressed content; all of it must not grow to more than so many bytes.
@@ -40,17 +46,23 @@ _UNPACKED = {
 }
 
 
-def write_bundle(path: str, manifest: Mapping[str, Any], files: Mapping[str, str]) -> None:
+def write_bundle(
+    path: str, manifest: Mapping[str, Any], files: Mapping[str, str], weights: Iterable[bytes] = ()
+) -> None:
     """Writes an archive.
 
     Args:
         manifest: what ``read_bundle`` gives back, beside ``format``, ``version`` and ``files``.
         files: name in the archive -> path of the content.
+        weights: contents that several files may hold, and that are stored once then.
     """
-    listed = {
+    shared = shared_ranges(files, weights)
+    listed: dict[str, dict[str, Any]] = {
         name: {"size": os.path.getsize(source), "sha256": _hash_file(source)}
         for name, source in files.items()
     }
+    for name, ranges in shared.items():
+        listed[name]["shared"] = ranges
     whole = {"format": FORMAT, "version": VERSION, **manifest, "files": listed}
     with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
         _put(archive, MANIFEST, json.dumps(whole, indent=1, ensure_ascii=False).encode())
@@ -61,8 +73,15 @@ def write_bundle(path: str, manifest: Mapping[str, Any], files: Mapping[str, str
                     continue
                 info = zipfile.ZipInfo(name, _STAMP)
                 with archive.open(info, "w", force_zip64=True) as target:
-                    while chunk := file.read(_CHUNK):
-                        target.write(chunk)
+                    for start, end in gaps(listed[name]["size"], shared.get(name, ())):
+                        _copy(file, target, start, end)
+
+
+def _copy(source: BinaryIO, target: IO[bytes], start: int, end: int) -> None:
+    source.seek(start)
+    while start < end and (chunk := source.read(min(_CHUNK, end - start))):
+        target.write(chunk)
+        start += len(chunk)
 
 
 def _put(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
@@ -121,7 +140,8 @@ def unpack(path: str, folder: str) -> list[str]:
 
 
 def _read(archive: zipfile.ZipFile, file: FileIO) -> tuple[dict[str, Any], dict[str, bytes]]:
-    entries = _entries(archive, os.fstat(file.fileno()).st_size)
+    length = os.fstat(file.fileno()).st_size
+    entries = _entries(archive, length)
     if MANIFEST not in entries:
         raise BundleError("it has no manifest.json: not a bundle of paddle_fluid_boost")
     manifest = _manifest(archive.read(MANIFEST))
@@ -134,13 +154,19 @@ def _read(archive: zipfile.ZipFile, file: FileIO) -> tuple[dict[str, Any], dict[
             if foreign
             else f"files are missing: {missing}"
         )
-    contents = {}
+    if sum(one["size"] for one in listed.values()) > _MOST_TIMES * length + _MOST_JSON:
+        raise BundleError("its files claim to be far larger than the archive")
+    contents: dict[str, bytes] = {}
     with ThreadPoolExecutor() as workers:  # hashing frees the interpreter
         hashes = {}
         for name, expected in listed.items():
-            if entries[name].file_size != expected["size"]:
+            ranges = checked_ranges(expected.get("shared", ()), expected["size"])
+            stored = expected["size"] - sum(count for _, count, _, _ in ranges)
+            if entries[name].file_size != stored:
                 raise BundleError(f"'{name}' has {entries[name].file_size} bytes, not as listed")
             contents[name] = _content(archive, file, entries[name])
+            if ranges:
+                contents[name] = assembled(contents[name], expected["size"], ranges, contents)
             hashes[name] = workers.submit(hashlib.sha256, contents[name])
         for name, expected in listed.items():
             if hashes[name].result().hexdigest() != expected["sha256"]:
@@ -211,16 +237,20 @@ def _manifest(content: bytes) -> dict[str, Any]:
         raise BundleError(f"manifest.json is no JSON: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise BundleError("manifest.json is not one of paddle_fluid_boost")
-    if manifest.get("version") != VERSION:
+    if manifest.get("version") not in _READABLE:
         raise BundleError(
             f"it is of version {manifest.get('version')!r}, this package reads version {VERSION}; "
             "export it again, or install the package that made it"
         )
     files = manifest.get("files")
     well_formed = isinstance(files, dict) and all(
-        isinstance(one, dict) and isinstance(one.get("size"), int) and "sha256" in one
+        isinstance(one, dict) and _is_size(one.get("size")) and "sha256" in one
         for one in files.values()
     )
     if not well_formed:
         raise BundleError("manifest.json does not list its files")
     return manifest
+
+
+def _is_size(size: Any) -> bool:
+    return type(size) is int and size >= 0

@@ -12,7 +12,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,7 @@ from .verify import check
 _MOST_PLANS = 4
 _RUNS = 7
 NAME = f"{STEM}.pfb"
+_CONSTANTS = "graphs/constants.bin"
 
 
 def make_bundle(job: Job, captured: Captured, signature: Signature, cases: list[Case]) -> Artefact:
@@ -54,7 +55,7 @@ def make_bundle(job: Job, captured: Captured, signature: Signature, cases: list[
     with tempfile.TemporaryDirectory(prefix="pfb-bundle-", dir=job.scratch) as work:
         folder, written = paddle_once(job, captured, signature, cases)
         job.progress.step("bundle", "native")
-        plans, notes, graphs = _plans(job, signature, cases, captured.template, work)
+        plans, notes, graphs, spans = _plans(job, signature, cases, captured.template, work)
         onnx, said = _onnx(job, captured, signature, cases)
         notes += said
         job.progress.step("bundle", "pack")
@@ -69,7 +70,7 @@ def make_bundle(job: Job, captured: Captured, signature: Signature, cases: list[
         }
         models = {f"paddle/{name}": os.path.join(folder, name) for name in written.files}
         files = {**models, **graphs, **onnx}
-        write_bundle(path, manifest, files)
+        write_bundle(path, manifest, files, _weights(captured, files, spans))
     job.progress.step("bundle", "verify")
     result = run_bundle(path, [case.inputs for case in cases], job.scratch)
     accuracy = check(cases, result.outputs, names, rtol=job.rtol)
@@ -88,6 +89,19 @@ def make_bundle(job: Job, captured: Captured, signature: Signature, cases: list[
         latency_ms=result.latency_ms,
         notes=notes,
     )
+
+
+def _weights(
+    captured: Captured, files: Mapping[str, str], spans: Sequence[tuple[int, int]]
+) -> Iterator[bytes]:
+    """What the models and the plans may have in common: the parameters, as they are and folded."""
+    if _CONSTANTS in files:
+        with open(files[_CONSTANTS], "rb") as file:
+            for offset, count in spans:
+                file.seek(offset)
+                yield file.read(count)
+    for tensor in captured.program.parameters.values():
+        yield tensor.numpy().tobytes()
 
 
 def _input(one: Any, captured: Captured) -> dict[str, Any]:
@@ -122,11 +136,11 @@ def _onnx(
 
 def _plans(
     job: Job, signature: Signature, cases: Sequence[Case], template: Any, work: str
-) -> tuple[list[dict[str, Any]], list[str], dict[str, str]]:
-    """Stored plans, notes, and the files that hold them."""
+) -> tuple[list[dict[str, Any]], list[str], dict[str, str], list[tuple[int, int]]]:
+    """Stored plans, notes, the files that hold them, and where in theirs the constants are."""
     reason = NativeEngine().unavailable()
     if reason is not None:
-        return [], [f"no native plan: {reason}"], {}
+        return [], [f"no native plan: {reason}"], {}, []
     plans: list[dict[str, Any]] = []
     notes: list[str] = []
     files: dict[str, str] = {}
@@ -149,8 +163,8 @@ def _plans(
             plans.append({"shapes": shapes, "graph": name, "tuned": tuned})
             notes.append(f"native plan for {shapes}: {said}")
     if plans:
-        files["graphs/constants.bin"] = constants
-    return plans, notes, files
+        files[_CONSTANTS] = constants
+    return plans, notes, files, writer.spans
 
 
 def _distinct_shapes(cases: Sequence[Case]) -> list[Case]:

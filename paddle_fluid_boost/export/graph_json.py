@@ -42,6 +42,8 @@ class ConstantWriter:
         self._file = file
         self._end = 0
         self._known: dict[bytes, int] = {}
+        #: (offset, bytes) of every content.
+        self.spans: list[tuple[int, int]] = []
 
     def put(self, constant: Constant) -> dict[str, Any]:
         """Where the content of ``constant`` is, with its type."""
@@ -52,6 +54,7 @@ class ConstantWriter:
             padding = -self._end % _ALIGNMENT
             self._file.write(b"\0" * padding)
             self._known[key] = self._end + padding
+            self.spans.append((self._end + padding, content.size))
             self._file.write(content.data)
             self._end += padding + content.size
         return {

@@ -277,3 +277,79 @@ def places(value):
         yield value, key
         if isinstance(inner, (dict, list)):
             yield from places(inner)
+
+
+# -- weights that several files hold ---------------------------------------------------------------
+
+
+@pytest.fixture
+def sharing(tmp_path):
+    """A bundle of three files that share two weights, and what is in them."""
+    random = np.random.RandomState(0)
+    one, other = random.bytes(5000), random.bytes(9001)
+    contents = {
+        "paddle/model.pdiparams": b"head" + one + b"-" + other + b"tail",
+        "graphs/constants.bin": other + b"\0" * 55 + one,
+        "onnx/model.onnx": b"x" * 17 + one + one + b"y",
+        "graphs/0.json": b"{}",
+    }
+    files = {}
+    for number, (name, content) in enumerate(contents.items()):
+        files[name] = str(tmp_path / str(number))
+        (tmp_path / str(number)).write_bytes(content)
+    path = tmp_path / "shared.pfb"
+    write_bundle(str(path), {"card": {}}, files, [one, other, one[:4096], b"tiny"])
+    return path, contents
+
+
+def test_weights_are_stored_once(sharing):
+    path, contents = sharing
+    assert read_bundle(str(path))[1] == contents
+    with zipfile.ZipFile(path) as archive:
+        sizes = {info.filename: info.file_size for info in archive.infolist()}
+    assert sizes["paddle/model.pdiparams"] == 4 + 5000 + 1 + 9001 + 4
+    assert sizes["graphs/constants.bin"] == 55
+    assert sizes["onnx/model.onnx"] == 17 + 5000 + 1, "of a repetition, one is found"
+
+
+@pytest.mark.parametrize(
+    ("range_", "says"),
+    [
+        ([0, 9001, "paddle/model.pdiparams", 10**9], "outside"),
+        ([0, 9001, "graphs/constants.bin", 0], "outside"),
+        ([0, 9001, "../secret", 0], "outside"),
+        ([-1, 9001, "paddle/model.pdiparams", 0], "not a shared range"),
+        ([0, 2**70, "paddle/model.pdiparams", 0], "not a shared range"),
+        ([0, "9001", "paddle/model.pdiparams", 0], "not a shared range"),
+        ([0, 9001], "not a list"),
+        (None, "not a list"),
+    ],
+)
+def test_a_shared_range_that_is_none_is_refused(sharing, range_, says):
+    path, _ = sharing
+
+    def change(entries):
+        manifest = json.loads(entries[MANIFEST])
+        ranges = manifest["files"]["graphs/constants.bin"]["shared"]
+        assert len(ranges) == 2
+        ranges[0] = range_
+        entries[MANIFEST] = json.dumps(manifest).encode()
+
+    rewrite(path, change)
+    with pytest.raises(BundleError, match=says):
+        read_bundle(str(path))
+
+
+def test_a_small_archive_does_not_become_a_large_one(sharing):
+    path, _ = sharing
+
+    def change(entries):
+        manifest = json.loads(entries[MANIFEST])
+        ranges = [[n * 9001, 9001, "paddle/model.pdiparams", 4] for n in range(100000)]
+        manifest["files"]["graphs/constants.bin"].update(size=9001 * 100000, shared=ranges)
+        entries[MANIFEST] = json.dumps(manifest).encode()
+        entries["graphs/constants.bin"] = b""
+
+    rewrite(path, change)
+    with pytest.raises(BundleError, match="far larger than the archive"):
+        read_bundle(str(path))
