@@ -15,7 +15,7 @@ from .errors import (
     SpecError,
     UnsupportedPaddleError,
 )
-from .export import export, load
+from .export import compare, export, inspect, load
 from .io.pipeline import pipeline
 from .options import configure, options, override
 from .plugin import install, installed, to_static, uninstall
@@ -37,9 +37,11 @@ __all__ = [
     "SpecError",
     "UnsupportedPaddleError",
     "cache",
+    "compare",
     "configure",
     "explain",
     "export",
+    "inspect",
     "install",
     "installed",
     "io",

@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .comparison import Comparison
+    from .inspection import Inspection
     from .loaded import LoadedModel
     from .report import Report
 
-__all__ = ["export", "load"]
+__all__ = ["compare", "export", "inspect", "load"]
 
 
 def export(model: Any, out: str, **options: Any) -> Report:
@@ -23,6 +25,28 @@ def export(model: Any, out: str, **options: Any) -> Report:
     from .api import export
 
     return export(model, out, **options)
+
+
+def inspect(model: Any, **options: Any) -> Inspection:
+    """What a model or an exported file takes, gives and consists of; see
+    :func:`.inspection.inspect_model` for the options.
+
+    >>> print(pfb.inspect("exported/model.onnx"))
+    """
+    from .inspection import inspect_model
+
+    return inspect_model(model, **options)
+
+
+def compare(a: Any, b: Any, **options: Any) -> Comparison:
+    """Runs two models or files on the same inputs; see :func:`.comparison.compare` for the options.
+
+    >>> found = pfb.compare(net, "exported/model.onnx")
+    >>> found.ok, found.a_ms, found.b_ms
+    """
+    from .comparison import compare
+
+    return compare(a, b, **options)
 
 
 def load(path: str, device: str = "cpu", *, tensorrt: bool = False) -> LoadedModel:

@@ -74,6 +74,9 @@ def make_ncnn(job: Job, captured: Captured, signature: Signature, cases: list[Ca
         )
     if signature.names:
         raise ExportError("ncnn needs fixed sizes")
+    ops = captured.program.program.global_block().ops
+    if any(op.name() in ("pd_op.if", "pd_op.while") for op in ops):
+        raise ExportError("ncnn has no branches or loops that depend on values")
     if any(array.dtype != "float32" for array in cases[0].inputs):
         raise ExportError("ncnn takes float32 inputs only")
     spelled = ",".join(f"[{','.join(map(str, shape))}]f32" for shape in shapes)

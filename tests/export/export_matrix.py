@@ -118,8 +118,9 @@ def _losses(name, artefact):
 
 def agrees(outcome, expected):
     """Whether an outcome is the one written down; of a failure, the telling words are."""
-    if expected.startswith("fails: "):
-        return outcome.startswith("fails: ") and expected[len("fails: ") :] in outcome
+    for kind in ("refused: ", "fails: "):
+        if expected.startswith(kind):
+            return outcome.startswith("fails: ") and expected[len(kind) :] in outcome
     return outcome == expected
 
 

@@ -17,8 +17,6 @@ from paddle_fluid_boost import cli
 from paddle_fluid_boost.engines.native.engine import NativeEngine
 from paddle_fluid_boost.errors import BundleError, ExportError
 from paddle_fluid_boost.export.bundle_file import MANIFEST, unpack
-from paddle_fluid_boost.export.comparison import compare
-from paddle_fluid_boost.export.inspection import inspect_model
 from paddle_fluid_boost.export.layers import Layer, part
 from paddle_fluid_boost.export.machine import tuning_key
 
@@ -129,7 +127,7 @@ def test_inspect_tells_what_a_bundle_holds(folder, capsys):
 
 
 def test_inspect_counts_weights_and_operations():
-    found = inspect_model(f"{NETS}:SmallNet", shapes="x=batch,3,16,16")
+    found = pfb.inspect(f"{NETS}:SmallNet", shapes="x=batch,3,16,16")
     assert found.kind == "python"
     assert found.ops["conv2d"] == 2
     # Two convolutions with biases, a batch norm with its statistics, a linear layer.
@@ -142,14 +140,14 @@ def test_inspect_counts_weights_and_operations():
 
 @needs_onnx
 def test_inspect_reads_onnx(unpacked):
-    found = inspect_model(str(unpacked / "model.onnx"))
+    found = pfb.inspect(str(unpacked / "model.onnx"))
     assert found.inputs == ["x=batch,3,16,16"]
     assert found.ops["Conv"] == 2
     assert found.parameters > 0
     broken = unpacked / "broken.onnx"
     broken.write_bytes((unpacked / "model.onnx").read_bytes()[:100])
     with pytest.raises(ExportError, match="no whole ONNX model"):
-        inspect_model(str(broken))
+        pfb.inspect(str(broken))
 
 
 def test_what_is_not_there_is_said(capsys):
@@ -167,7 +165,7 @@ def test_all_artefacts_agree_and_another_network_does_not(folder, unpacked, caps
     files = [str(unpacked / "model.json"), str(folder / "model.pfb")]
     onnx = str(unpacked / "model.onnx")
     for one in files:
-        found = compare(one, onnx)
+        found = pfb.compare(one, onnx)
         assert found.ok, found.differ
         assert found.rows
         assert found.b_ms > 0
@@ -184,9 +182,9 @@ def test_all_artefacts_agree_and_another_network_does_not(folder, unpacked, caps
 
 def test_models_with_other_inputs_are_not_compared(folder, unpacked):
     with pytest.raises(ExportError, match="takes x=2,3"):
-        compare(f"{NETS}:square", str(folder / "model.pfb"), shapes="x=2,3")
+        pfb.compare(f"{NETS}:square", str(folder / "model.pfb"), shapes="x=2,3")
     with pytest.raises(ExportError, match="--shape x=2,3 does not fit"):
-        compare(f"{NETS}:square", str(unpacked / "model.json"), shapes="x=2,3")
+        pfb.compare(f"{NETS}:square", str(unpacked / "model.json"), shapes="x=2,3")
 
 
 def test_where_two_models_part():
