@@ -115,49 +115,4 @@ int PlanBuilder::Batched(int a, int b, int bias, const PostOps& post_ops, const 
   return ApplySeparately(result, separate);
 }
 
-int PlanBuilder::Attention(int q, int k, int v, int mask, float scale, bool heads_inside,
-                           const std::vector<AttentionBlock>& blocks) {
-  const int rank = static_cast<int>(shape(q).size());
-  const auto last = static_cast<std::size_t>(rank) - 1;
-  Dims out = shape(q);
-  out.back() = shape(v).back();
-  Desc layout = RowMajor(out, DType::kFloat32);
-  if (heads_inside) {
-    const auto row = out[1] * out[3];
-    layout = Desc(out, dnnl::memory::data_type::f32, Dims{out[2] * row, out[3], row, 1});
-  }
-  if (blocks.empty()) return AttentionOf(q, k, v, mask, scale, layout, -1);
-  const int result = NewValue(layout, DType::kFloat32);
-  const Dims ones(static_cast<std::size_t>(rank), 1);
-  const auto part = [&](int value, std::size_t axis, Dims::value_type begin, Dims::value_type end) {
-    Dims from(shape(value).size(), 0), size = shape(value);
-    if (size[axis] == 1 || size[axis] == end - begin) return value;
-    from[axis] = begin;
-    size[axis] = end - begin;
-    return Slice(value, from, size, ones);
-  };
-  for (const AttentionBlock& block : blocks) {
-    const auto rows = [&](int value) { return part(value, last - 1, block.begin, block.end); };
-    const auto keys = [&](int value, std::size_t axis) {
-      return part(value, axis, block.first_key, block.last_key);
-    };
-    AttentionOf(rows(q), keys(k, last - 1), keys(v, last - 1),
-                mask < 0 ? -1 : keys(rows(mask), last), scale, Desc(), rows(result));
-  }
-  return result;
-}
-
-int PlanBuilder::AttentionOf(int q, int k, int v, int mask, float scale, const Desc& layout,
-                             int target) {
-  const int rank = static_cast<int>(shape(q).size());
-  std::vector<int> transposed(static_cast<std::size_t>(rank));
-  for (int i = 0; i < rank; ++i) transposed[static_cast<std::size_t>(i)] = i;
-  std::swap(transposed[static_cast<std::size_t>(rank) - 1],
-            transposed[static_cast<std::size_t>(rank) - 2]);
-  PostOps post_ops = {{"linear", scale, 0.0F, -1}};
-  if (mask >= 0) post_ops.push_back({"add", 0.0F, 0.0F, mask});
-  const int scores = Batched(q, Permute(k, transposed), -1, post_ops);
-  return Batched(Softmax(scores, rank - 1, false), v, -1, {}, layout, target);
-}
-
 }  // namespace pfb

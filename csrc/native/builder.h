@@ -135,9 +135,11 @@ class PlanBuilder {
   int Softmax(int source, int axis, bool log);
   // softmax(scale * q k^T + mask) v for q, k, v of shape [..., sequence, depth]; mask is -1 or
   // broadcasts.  `heads_inside`: the result is laid out as [batch, sequence, heads, depth].
-  // `blocks`, where given, cover the queries in order.
+  // `blocks`, where given, cover the queries in order.  `in_one_step`, where CanAttend: by a loop
+  // of our own, which needs blocks of at most kAttentionRows.
   int Attention(int q, int k, int v, int mask, float scale, bool heads_inside,
-                const std::vector<AttentionBlock>& blocks);
+                const std::vector<AttentionBlock>& blocks, bool in_one_step);
+  bool CanAttend(int q, int k, int v, int mask) const;
   // The sequence [steps, batch, directions * hidden], then the final states where wanted.
   std::vector<int> Recurrent(const RecurrentSpec& spec);
   std::vector<int> Recurrence(const RecurrenceSpec& spec);
@@ -270,6 +272,8 @@ class PlanBuilder {
   // `target`: a value to write to, otherwise a new one is made.
   int Batched(int a, int b, int bias, const PostOps& post_ops, const Desc& layout = Desc(),
               int target = -1);
+  int AttendInOneStep(int q, int k, int v, int mask, float scale, const Desc& layout,
+                      const std::vector<AttentionBlock>& blocks);
   int AttentionOf(int q, int k, int v, int mask, float scale, const Desc& layout, int target);
 
   // Attributes with user scratchpad and `post_ops`.  Operands as large as the result are expected

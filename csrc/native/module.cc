@@ -5,6 +5,7 @@
 #include <array>
 
 #include "arena.h"
+#include "attention.h"
 #include "builder.h"
 #include "constant_cache.h"
 #include "ordinary.h"
@@ -158,12 +159,14 @@ void BindBuilder(py::module_& module) {
       .def("softmax", &PlanBuilder::Softmax, Release())
       .def("attention",
            [](PlanBuilder& self, int q, int k, int v, int mask, float scale, bool heads_inside,
-              const std::vector<std::array<Dims::value_type, 4>>& blocks) {
+              const std::vector<std::array<Dims::value_type, 4>>& blocks, bool in_one_step) {
              std::vector<AttentionBlock> made;
              for (const auto& b : blocks) made.push_back({b[0], b[1], b[2], b[3]});
              const py::gil_scoped_release release;
-             return self.Attention(q, k, v, mask, scale, heads_inside, made);
+             return self.Attention(q, k, v, mask, scale, heads_inside, made, in_one_step);
            })
+      .def("can_attend", &PlanBuilder::CanAttend)
+      .def_property_readonly("attention_rows", [](const PlanBuilder&) { return kAttentionRows; })
       .def("recurrent",
            [](PlanBuilder& self, const std::string& mode, int source, int weights, int recurrence,
               int bias, int hidden, int cell, bool final_states) {
