@@ -13,9 +13,9 @@ from ...ir.graph import Constant, Node, Value
 from .lowering import Lowering, NotNative, lowers
 
 #: Where attention is products around a softmax: queries per block, and the part of the products
-#: that blocks may leave to be worth it (measured: none at 128 queries, 6% of a small decoder's whole
-#: time at 256, 10 to 12% at 512).  Blocks without a mask gain nothing: the scores of a block stay in
-#: cache, but the keys are packed again for each.
+#: that blocks may leave to be worth it (measured: none at 128 queries, 6% of a small decoder's
+#: whole time at 256, 10 to 12% at 512).  Blocks without a mask gain nothing: the scores of a block
+#: stay in cache, but the keys are packed again for each.
 _ROWS = 128
 _LEFT = 0.8
 #: (first query, end, first key, end).
