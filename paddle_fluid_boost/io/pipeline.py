@@ -2,8 +2,8 @@
 
 Three threads besides the user's: one takes a frame and puts it where the network computes, before
 it takes another (whoever yields frames may write the next one to the same memory); one calls the
-network; and one, where asked for, fetches results.  On a GPU or NPU that hides copies, on the CPU
-decoding.
+network; and one, where asked for, fetches results.  On the CPU that hides decoding; on an
+accelerator uploads too, as far as its driver runs them beside kernels.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -346,6 +347,25 @@ def bundle() -> dict[str, Any]:
         except EngineError as failure:
             facts["missing"] = str(failure)
         return facts
+
+
+def uploads_beside_compute() -> dict[str, Any]:
+    """The network waits, inside its call, for the upload of the next frame."""
+    frames = [np.full([2, 3], i, "float32") for i in range(5)]
+    begun = NPU.count("h2d")
+    waited = []
+
+    def net(x: Any) -> Any:
+        number = len(waited) + 1
+        due = time.monotonic() + 60
+        while NPU.count("h2d") - begun < min(number + 1, len(frames)) and time.monotonic() < due:
+            time.sleep(0.001)
+        waited.append(time.monotonic() < due)
+        return x
+
+    got = [float(y.cpu().max()) for y in pfb.pipeline(net, frames, depth=2)]
+    places = {str(y.place) for y in pfb.pipeline(lambda x: x, frames)}
+    return {"got": got, "waited": waited, "places": sorted(places)}
 
 
 def aborts() -> dict[str, Any]:

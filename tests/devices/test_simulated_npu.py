@@ -158,3 +158,9 @@ def test_a_loaded_model_survives_a_failure_of_the_device(scenario):
     assert "paddle_inference on npu:1: OSError" in facts["failure"]
     assert facts["held_after_failure"] == 0
     assert facts["again"] < 1e-5
+
+
+def test_a_pipeline_uploads_the_next_frame_while_one_is_computed(scenario):
+    facts = scenario("uploads_beside_compute")
+    assert facts["waited"] == [True] * 5  # each call has seen the upload of the frame after it
+    assert facts["got"] == [0.0, 1.0, 2.0, 3.0, 4.0] and facts["places"] == ["Place(npu:0)"]
