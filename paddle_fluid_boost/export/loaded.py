@@ -67,6 +67,7 @@ class LoadedModel:
         self.device = device
         self.notes: list[str] = []
         self._tensorrt = tensorrt
+        self._closed = False
         self._lock = threading.Lock()
         self._other: Any = None
         self._plans: dict[Shapes, Any] = {}
@@ -114,7 +115,7 @@ class LoadedModel:
     def _let_go(self, serving: Any) -> None:
         """An accelerator that failed gives everything back: the next call opens the model anew."""
         with self._lock:
-            if self.device != CPU and self._other is serving:
+            if self.device != CPU and self._other is serving and not self._closed:
                 self._other = None
 
     @property
@@ -128,6 +129,7 @@ class LoadedModel:
             plan.close()
         self._plans.clear()
         with self._lock:
+            self._closed = True
             if self._other is not None:
                 self._other.close()
 

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import os
+
 import paddle
 import pytest
 from test_gpu_engine import error, played, small_net  # noqa: F401 - a fixture
 from test_tensorrt import export  # noqa: F401 - a fixture
 
 import paddle_fluid_boost as pfb
+from paddle_fluid_boost.capture.lock import STATIC_LOCK
+from paddle_fluid_boost.capture.trace import trace
 from paddle_fluid_boost.dispatch import signature
 from paddle_fluid_boost.engines.device_memory import held_bytes
+from paddle_fluid_boost.engines.paddle_inference_export import write_model
 from paddle_fluid_boost.errors import BundleError, EngineError
+from paddle_fluid_boost.export.bundle_file import write_bundle
 from paddle_fluid_boost.export.learned import learned_signature
 from paddle_fluid_boost.export.on_device import seen_shapes
+from paddle_fluid_boost.export.other_runtimes import MODEL, PARAMS
 
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
-    """(path of a bundle, its network): exported with the sizes that were seen in calls."""
+    """(path of a bundle, its network), with the sizes that were seen in calls, as an export writes
+    it: without its other formats and without the processes that verify them."""
     net = small_net()
     plain = small_net()
     plain.set_state_dict(net.state_dict())
@@ -25,9 +33,26 @@ def bundle(tmp_path_factory):
         boosted = pfb.to_static(net)
         for batch in (4, 4, 2, 8, 4):
             boosted(paddle.rand([batch, 6]))
-    out = tmp_path_factory.mktemp("bundle") / "out"
-    pfb.export(boosted, str(out), to="bundle")
-    return out / "model.pfb", plain
+    learned = learned_signature(boosted)
+    (one,) = learned.inputs
+    folder = tmp_path_factory.mktemp("bundle")
+    files = {name: str(folder / os.path.basename(name)) for name in (MODEL, PARAMS)}
+    STATIC_LOCK.open()
+    with paddle.no_grad():
+        example = paddle.rand([4, 6])
+        captured, _ = trace(plain, (example,), {}, dynamic_dims={0: [0]}, names=[one.name])
+    write_model(captured, files[MODEL], files[PARAMS], ["y"])
+    manifest = {
+        "card": {},
+        "inputs": [{"name": one.name, "dtype": one.dtype, "dims": list(one.dims)}],
+        "outputs": ["y"],
+        "template": {"tensor": 0},
+        "plans": [],
+        "example": [[4, 6]],
+        "ranges": {name: list(learned.sizes(name)) for name in learned.names},
+    }
+    write_bundle(str(folder / "model.pfb"), manifest, files)
+    return folder / "model.pfb", plain
 
 
 def test_a_model_runs_on_the_gpu(bundle, played):  # noqa: F811
@@ -47,6 +72,9 @@ def test_a_model_runs_on_the_gpu(bundle, played):  # noqa: F811
     assert held_bytes("gpu:1") == 0
     assert error(model(x), net(x)) < 1e-5
     model.close()
+    for _ in range(2):
+        with pytest.raises(EngineError, match=r"called after close\(\)"):
+            model(x)
     assert held_bytes("gpu:1") == 0
 
 

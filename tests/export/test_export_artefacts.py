@@ -64,6 +64,23 @@ def with_manifest(bundle, path, change):
 # -- bundles --------------------------------------------------------------------------------------
 
 
+def test_a_bundle_says_which_sizes_it_was_made_for(folder, tmp_path):
+    """TensorRT asks; a bundle of before has none."""
+    with zipfile.ZipFile(folder / "model.pfb") as archive:
+        assert json.loads(archive.read(MANIFEST))["ranges"] == {"batch": [1, 2]}
+    path = folder / "model.pfb"
+    without = with_manifest(path, tmp_path / "old.pfb", lambda manifest: manifest.pop("ranges"))
+    pfb.load(without)
+    for wrong in (3, {"batch": 3}, {"batch": [0]}, {"batch": ["1"]}):
+        harmed = with_manifest(
+            path,
+            tmp_path / "harmed.pfb",
+            lambda manifest, wrong=wrong: manifest.update(ranges=wrong),
+        )
+        with pytest.raises(BundleError, match="the manifest is damaged"):
+            pfb.load(harmed)
+
+
 @needs_native
 def test_a_choice_holds_for_the_machine_it_was_measured_on(folder, tmp_path):
     model = pfb.load(str(folder / "model.pfb"))
