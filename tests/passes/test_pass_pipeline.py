@@ -71,9 +71,9 @@ class Excited(nn.Layer):
 
 
 class Projections(nn.Layer):
-    def __init__(self) -> None:
+    def __init__(self, count: int) -> None:
         super().__init__()
-        self.layers = nn.LayerList(nn.Linear(8, 4) for _ in range(3))
+        self.layers = nn.LayerList(nn.Linear(8, 4) for _ in range(count))
 
     def forward(self, x: Any) -> Any:
         return [layer(x) for layer in self.layers]
@@ -115,7 +115,8 @@ PIPELINE = {
     "scaled": (lambda x: paddle.matmul(x, WEIGHT) * 0.5 + 1.0, [ROWS], ["linear"]),
     "pooling": (lambda x: F.max_pool2d(x, 2), [IMAGE], ["fused_pool2d"]),
     "recurrent": (nn.GRU(4, 5), [CUBE], ["transpose", "recurrent", "transpose"]),
-    "projections": (Projections(), [ROWS], ["linear", "split"]),
+    "two projections": (Projections(2), [ROWS], ["linear", "split"]),
+    "projections": (Projections(3), [ROWS], ["linear", "split"]),
     "norm": (nn.BatchNorm2D(4), [IMAGE], ["fused_elementwise"]),
     "parts": (Parts(), [IMAGE], ["fused_conv2d", "fused_conv2d", "concat"]),
     "sum and norm": (lambda x, y: F.layer_norm(x + y, [4]), [CUBE, CUBE * 2], ["add_layer_norm"]),

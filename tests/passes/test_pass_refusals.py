@@ -294,6 +294,12 @@ def test_refused_with_its_reason(reason: str) -> None:
     assert any(text.startswith(reason.strip()) for text in refused), refused
 
 
+def test_a_slice_of_several_rows_is_not_moved() -> None:
+    graph = graph_of(lambda x: x.transpose([1, 0, 2])[0:2], [CUBE])
+    record = MoveSlices().run(graph)
+    assert record.fired == 0 and [node.op for node in graph.nodes] == ["transpose", "slice"]
+
+
 def test_numbers_above_are_what_they_seem() -> None:
     """Half of the rows of ``some`` are taken, so that its size does depend on data."""
     assert 0 < len(some(CUBE)) <= 2 and np.asarray(NUMBERS).shape == (4,)
