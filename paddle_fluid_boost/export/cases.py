@@ -131,7 +131,7 @@ def _own_failure(
     hint = (
         f"; say which sizes it takes, e.g. --range {named[-1]}=64..256:32"
         if named
-        else "; change --shape"
+        else "; change --shape: its sizes, or its dtype, as in x:int64=..."
     )
     if len({dim for dim in named if dim not in BATCH_NAMES}) > 1:
         hint += "; sizes that must be equal get one name"
@@ -143,7 +143,12 @@ def _own_failure(
 def random_array(
     random: np.random.Generator, shape: Sequence[int], dtype: str, bound: int
 ) -> np.ndarray:
-    """Standard normal numbers, integers below ``bound``, or coin flips."""
+    """Standard normal numbers, integers below ``bound``, or coin flips.  ExportError: bfloat16."""
+    if dtype == "bfloat16":
+        raise ExportError(
+            "inputs cannot be bfloat16, which numpy and the runtimes' Python faces lack: take "
+            "float32 and cast in the model"
+        )
     if dtype == "bool":
         return random.integers(0, 2, shape).astype(bool)
     if "int" in dtype:

@@ -52,7 +52,11 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--out", required=True, metavar="FOLDER", help="made when all is well")
     parser.add_argument(
-        "--to", default="paddle", metavar="TARGETS", help="comma-separated: %(default)s, onnx, ..."
+        "--to",
+        default="paddle",
+        metavar="TARGETS",
+        help="comma-separated, of paddle, onnx, bundle, mobile, mnn, ncnn (default: %(default)s); "
+        "'doctor' says which are available here",
     )
     parser.add_argument(
         "--shape",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 from typing import Any
 
@@ -80,11 +81,17 @@ def run(parsed: argparse.Namespace) -> int:
         return (_inspect if parsed.command == "inspect" else _compare)(parsed)
     except BoostError as error:
         usage = not isinstance(error, ExportError) or error.usage
-        if parsed.json:
-            print(json.dumps({"ok": False, "error": str(error)}, ensure_ascii=False))
-        else:
-            print(f"{say('error')}: {error}", file=sys.stderr)
-        return 2 if usage else 1
+        return _failed(parsed, str(error), 2 if usage else 1)
+    except KeyboardInterrupt:
+        return _failed(parsed, say("interrupted"), 128 + signal.SIGINT)
+
+
+def _failed(parsed: argparse.Namespace, message: str, status: int) -> int:
+    if parsed.json:
+        print(json.dumps({"ok": False, "error": message}, ensure_ascii=False))
+    else:
+        print(f"{say('error')}: {message}", file=sys.stderr)
+    return status
 
 
 def _inspect(parsed: argparse.Namespace) -> int:

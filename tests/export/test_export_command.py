@@ -86,6 +86,8 @@ def test_a_bundle_gives_the_models_results_at_every_size(tmp_path, monkeypatch):
         ([f"{NETS}:SmallNet", "--shape", "x=1,3,16,16", "--args", "5"], 2, "--args"),
         ([f"{NETS}:SmallNet", "--shape", "x=1,3,16,16", "--args", '{"k": 1}'], 1, "'k'"),
         ([f"{NETS}:Broken", "--shape", "x=1"], 1, "raised RuntimeError: no configuration ("),
+        ([f"{NETS}:square", "--shape", "x:bfloat16=1"], 1, "cannot be bfloat16"),
+        ([f"{NETS}:SmallNet", "--shape", "x:bool=1,3,16,16"], 1, "or its dtype"),
         (["SYNTAX:Net", "--shape", "x=1"], 1, "SyntaxError"),
         ([f"{NETS}:SmallNet", "--shape", "x=1,3,16,16", "--rtol", "-1"], 2, "positive"),
         ([f"{NETS}:Random", "--shape", "x=2,3"], 1, "random numbers"),
