@@ -16,7 +16,7 @@ from paddle import nn
 sys.path.insert(0, str(Path(__file__).parents[1] / "ir"))
 from graph_testing import graph_of
 
-from paddle_fluid_boost.engines.native import rooms
+from paddle_fluid_boost.engines.native import planning, rooms
 from paddle_fluid_boost.passes.pipeline import optimise
 
 
@@ -60,6 +60,19 @@ def test_any_layout_and_number_of_threads(layout: str, threads: int) -> None:
     x = paddle.randn([1, 3, 17, 16])
     net = nm.calibrated(Dense(20, 12, 3), x)
     nm.check(net, x, layout=layout, threads=threads)
+
+
+@pytest.mark.parametrize("may_add, kept", [(9.0, True), (0.5, False)])
+def test_a_room_that_costs_much_memory_is_not_kept(
+    may_add: float, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "_LARGE", 0)
+    monkeypatch.setattr(planning, "_ROOMS_MAY_ADD", may_add)
+    x = paddle.randn([1, 3, 12, 12])
+    net = nm.calibrated(Dense(24, 24, 3), x)
+    executable = nm.check(net, x, layout="nhwc", algorithm="winograd2")
+    # Without a room, each of the three concats is made.
+    assert (_steps(executable, "concat") < 3) == kept
 
 
 def test_readers_of_a_part_and_of_smaller_concats() -> None:

@@ -72,6 +72,7 @@ class Lowering:
 
     builder: the extension's PlanBuilder.  plan_body: makes the plan of a body of control flow, or
     raises EngineError.  nodes: instead of the graph's, where some of them were replaced.
+    with_rooms: whether concats that grow share their memory (``rooms.py``).
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Lowering:
         builder: Any,
         plan_body: Callable[[Graph], BodyPlan],
         nodes: Sequence[Node] | None = None,
+        with_rooms: bool = True,
     ) -> None:
         self.graph = graph
         self.builder = builder
@@ -100,8 +102,9 @@ class Lowering:
         self._instead: dict[Node, Rule] = {}
         if builder.channels_last:
             self._enter_shuffles()
-        no_rooms = rooms.Rooms({}, {})
-        self._rooms = rooms.find(self.nodes, graph.outputs) if builder.channels_last else no_rooms
+        self._rooms = rooms.Rooms({}, {})
+        if builder.channels_last and with_rooms:
+            self._rooms = rooms.find(self.nodes, graph.outputs)
         #: The builder's number of a room, and what has its place in one.
         self._room_ids: dict[rooms.Room, int] = {}
         self._placed: set[Value] = set()
@@ -225,6 +228,10 @@ class Lowering:
         for value in concat.inputs:
             assert value is not None
             self._last_use[value] = max(self._last_use[value], self._positions[reader])
+
+    def has_rooms(self) -> bool:
+        """Whether concats share their memory."""
+        return bool(self._room_ids)
 
     def target(self, value: Value) -> int:
         """Where in a room ``value`` should be written, -1 where that does not matter; a rule that

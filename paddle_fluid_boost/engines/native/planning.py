@@ -20,6 +20,9 @@ from .lowering import Lowering, shape_of
 #: most where that pays.
 _LARGE = 4 << 20
 _WORTH = 0.9
+#: What rooms that concats share (``rooms.py``) may add to such an arena.  They are there from their
+#: first part on, and save time only.
+_ROOMS_MAY_ADD = 1.06
 
 
 @dataclass(frozen=True)
@@ -42,15 +45,15 @@ def plan_graph(graph: Graph, native: Any, threads: int, layout: str, algorithm: 
     def plan_body(body: Graph) -> BodyPlan:
         return BodyPlan(body, plan_graph(body, native, threads, layout, algorithm))
 
-    def draw(nodes: Sequence[Node]) -> _Draft:
+    def draw(nodes: Sequence[Node], with_rooms: bool) -> _Draft:
         builder = native.PlanBuilder(
             threads=threads, channels_last=layout == "nhwc", algorithm=algorithm
         )
-        return _draft(Lowering(graph, builder, plan_body, nodes))
+        return _draft(Lowering(graph, builder, plan_body, nodes, with_rooms))
 
     with runtime.threads(threads):
         try:
-            draft = _with_bands(graph, draw)
+            draft = _with_rooms(graph, draw)
             plan = draft.lowering.builder.finish(draft.placement.offsets, draft.placement.size)
         except (RuntimeError, ValueError) as error:
             # What the extension raises: oneDNN's own message, or a type it does not know.
@@ -73,6 +76,16 @@ def _draft(lowering: Lowering) -> _Draft:
     lifetimes = lowering.builder.lifetimes()
     placement = planner.plan([planner.Buffer(*lifetime) for lifetime in lifetimes])
     return _Draft(lowering, lifetimes, placement)
+
+
+def _with_rooms(graph: Graph, draw: Callable[[Sequence[Node], bool], _Draft]) -> _Draft:
+    """The plan with rooms for concats that grow, unless they make a large arena much larger."""
+    draft = _with_bands(graph, lambda nodes: draw(nodes, True))
+    if draft.placement.size > _LARGE and draft.lowering.has_rooms():
+        other = _with_bands(graph, lambda nodes: draw(nodes, False))
+        if draft.placement.size > _ROOMS_MAY_ADD * other.placement.size:
+            return other
+    return draft
 
 
 def _with_bands(graph: Graph, draw: Callable[[Sequence[Node]], _Draft]) -> _Draft:
