@@ -48,7 +48,8 @@ _CLEAN_TO = 0.75
 class Entry:
     """One entry on the disk.
 
-    kind: ``"choice"``, ``"probe"``, ``"tiles"``, ``"tuned"``.  key: 32 hexadecimal digits.
+    kind: ``"choice"``, ``"probe"``, ``"tiles"``, ``"tuned"``, ``"tensorrt"``.
+    key: 32 hexadecimal digits.
     nbytes: of the file.  used: when it was last used, seconds since 1970.
     about: what it was made from and for, for people; empty when the file cannot be read.
     """

@@ -83,6 +83,8 @@ class Stages:
                 raise StopIteration
             parcel = box.popleft()
             self._under_way -= 1
+            if parcel.end or parcel.error is not None:
+                self.stop()
             self._changed.notify_all()
         if parcel.end or parcel.error is not None:
             self.close()
