@@ -142,6 +142,8 @@ def _transposed_by_product(low: Lowering, node: Node) -> int:
         moved = low.builder.permute(low.builder.reshape(planes, parts), [0, 1, 4, 2, 5, 3])
         return int(low.builder.reshape(moved, shape_of(node.output)))
     matrices = weights.transpose(2, 0, 3, 1).reshape(1, rows, channels, columns * out_channels)
+    if rows == 1:  # not a batch of one that repeats, which oneDNN 3.6 gets wrong
+        matrices = matrices[0, 0]
     bias = -1
     if b is not None:
         assert isinstance(b, Constant)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ...ir.graph import Node, Value
+import math
+
+from ...ir.graph import Constant, Node, Value
 from .lowering import Lowering, NotNative, lowers, shape_of
 
 
@@ -24,15 +26,20 @@ def linear(low: Lowering, node: Node) -> int:
 
 @lowers("fused_matmul")
 def matmul(low: Lowering, node: Node) -> int:
-    x = _operand(low, node.inputs[0], node.attrs["transpose_x"])
-    y = _operand(low, node.inputs[1], node.attrs["transpose_y"])
-    return int(low.builder.matmul(x, y, -1, low.post_ops(node, node.output.shape)))
+    x, y = required(node.inputs[0]), required(node.inputs[1])
+    # One matrix for a whole batch is a matrix: as a batch of one that repeats, oneDNN 3.6 reads
+    # memory that it was not given where it packs the matrix first.
+    alone = isinstance(y, Constant) and y.rank <= x.rank and math.prod(y.shape[:-2]) == 1
+    a = _operand(low, x, node.attrs["transpose_x"], x.rank)
+    b = _operand(low, y, node.attrs["transpose_y"], 2 if alone else y.rank)
+    return int(low.builder.matmul(a, b, -1, low.post_ops(node, node.output.shape)))
 
 
-def _operand(low: Lowering, value: Value | None, transposed: bool) -> int:
-    """A matrix operand; a transposition is only another set of strides."""
+def _operand(low: Lowering, value: Value, transposed: bool, rank: int) -> int:
+    """A matrix operand of ``rank`` dimensions; a transposition is only another set of strides."""
     made = low.float(value)
-    rank = len(required(value).shape)
+    if rank != value.rank:
+        made = low.builder.reshape(made, list(value.shape[-rank:]))
     if not transposed:
         return made
     return int(low.builder.permute(made, [*range(rank - 2), rank - 1, rank - 2]))

@@ -95,12 +95,14 @@ def _onednn_kind(node: Node, shape: Sequence[int], out: Sequence[int]) -> str | 
         # made it takes the middle, Paddle the first.
         return None
     ratios = [made / side for made, side in zip(out[2:], shape[2:])]
+    if _given_scale(node, 2) not in ([], ratios):
+        return None
     if node.op == "nearest_interp":
         # oneDNN rounds the source position, Paddle cuts it off: equal only when each source pixel
         # is repeated a whole number of times.
         return "nearest" if all(ratio == int(ratio) for ratio in ratios) else None
     plain = node.op == "bilinear_interp" and node.attrs["align_mode"] == 0
-    return "linear" if plain and _given_scale(node, 2) in ([], ratios) else None
+    return "linear" if plain else None
 
 
 def _given_scale(node: Node, axes: int) -> list[float]:
