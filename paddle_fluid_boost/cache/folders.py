@@ -47,7 +47,7 @@ def create(kind: str) -> Path:
 def keep(kind: str, key: str, folder: Path, about: dict[str, Any]) -> bool:
     """Makes ``folder`` what :func:`find` returns for ``key``; False when that cannot be done."""
     try:
-        files = {str(path.relative_to(folder)): _digest(path) for path in _files(folder)}
+        files = {str(path.relative_to(folder)): digest_of_file(path) for path in _files(folder)}
         size = sum(path.stat().st_size for path in _files(folder))
     except OSError as error:
         log.info("cannot be kept: %s", error)
@@ -97,7 +97,7 @@ def _is_whole(folder: Path, files: dict[str, Any]) -> bool:
             return False
         there = {str(path.relative_to(folder)): path for path in _files(folder)}
         return there.keys() == files.keys() and all(
-            _digest(path) == files[name] for name, path in there.items()
+            digest_of_file(path) == files[name] for name, path in there.items()
         )
     except OSError:
         return False
@@ -114,7 +114,8 @@ def _files(folder: Path) -> list[Path]:
     return found
 
 
-def _digest(path: Path) -> str:
+def digest_of_file(path: str | Path) -> str:
+    """SHA-256 of what a file holds, in hexadecimal; read piece by piece."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         while piece := file.read(_CHUNK):

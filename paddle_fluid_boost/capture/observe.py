@@ -86,7 +86,7 @@ _TENSOR_EFFECTS = frozenset(
     }
 )
 #: Methods in C that change a container in place.
-_MUTATORS = frozenset(
+MUTATORS = frozenset(
     {
         "append", "extend", "insert", "pop", "clear", "remove", "sort", "reverse", "update",
         "setdefault", "popitem", "add", "discard", "appendleft", "extendleft", "popleft", "rotate",
@@ -246,7 +246,7 @@ class Observer:
                 return
         elif by_paddle:  # Paddle's own bookkeeping inside a layer or function
             return
-        self.observation.refuse(effect.format(name=name), _user_location(frame))
+        self.observation.refuse(effect.format(name=name), user_location(frame))
 
     def _check_c_call(self, frame: FrameType, function: Any) -> None:
         code = frame.f_code
@@ -258,11 +258,11 @@ class Observer:
         name = function.__name__
         if kind == "paddle":
             if name in ("print", "input", "open") and function.__module__ in ("builtins", "io"):
-                self.observation.refuse(f"calls {name}()", _user_location(frame))
+                self.observation.refuse(f"calls {name}()", user_location(frame))
             return
         reason = self._judge(frame, function, name, kind)
         if reason:
-            self.observation.refuse(reason, _user_location(frame))
+            self.observation.refuse(reason, user_location(frame))
 
     def _judge(self, frame: FrameType, function: Any, name: str, kind: str) -> str | None:
         """Why a C function called from user or library code is an effect, or None."""
@@ -270,8 +270,8 @@ class Observer:
         if isinstance(owner, type):
             module = _definer(owner, name).__module__
         elif owner is not None and not isinstance(owner, ModuleType):
-            if name in _MUTATORS and id(owner) not in self.observation.mutated:
-                self.observation.mutated[id(owner)] = (owner, _user_location(frame))
+            if name in MUTATORS and id(owner) not in self.observation.mutated:
+                self.observation.mutated[id(owner)] = (owner, user_location(frame))
             if isinstance(owner, _PURE_OWNERS):
                 return None
             if isinstance(owner, pd.EagerTensor):
@@ -288,7 +288,7 @@ class Observer:
         root = module.partition(".")[0]
         if module == "builtins":
             if name in _DYNAMIC_READS:
-                if kind == "user" or _for_user(frame):
+                if kind == "user" or for_user(frame):
                     self.observation.dynamic_reads = True
                 return None
             return f"calls {name}()" if name in _BUILTIN_EFFECTS else None
@@ -319,7 +319,7 @@ def _definer(cls: type, name: str) -> type:
     return next((base for base in cls.__mro__ if name in base.__dict__), type)
 
 
-def _for_user(frame: FrameType) -> bool:
+def for_user(frame: FrameType) -> bool:
     """True when the standard library works for the user's code, not for Paddle's."""
     caller: FrameType | None = frame
     while caller is not None and origin(caller.f_code.co_filename) == "stdlib":
@@ -345,7 +345,7 @@ def _modes() -> tuple[Any, ...]:
     return (*levels, pd.default_dtype())
 
 
-def _user_location(frame: FrameType | None) -> str:
+def user_location(frame: FrameType | None) -> str:
     """The nearest frame of user code at or above ``frame``."""
     while frame is not None:
         if origin(frame.f_code.co_filename) == "user":

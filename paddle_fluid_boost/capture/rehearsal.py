@@ -21,7 +21,7 @@ from typing import Any
 from ..errors import CaptureRefused
 from . import _paddle as pd
 from .lock import STATIC_LOCK
-from .observe import _MUTATORS, Observation, Observer, _for_user, _user_location
+from .observe import MUTATORS, Observation, Observer, for_user, user_location
 from .scan import location, scan, writes_in_place
 from .sources import origin
 from .values import is_simple, same_value
@@ -132,23 +132,23 @@ class Rehearsal(Observer):
         if effect is not None:
             self.seen.refuse(f"{effect.reason}, inside a branch", location(code, effect.line))
         if any(hasattr(frame.f_locals.get(name), "__next__") for name in code.co_freevars):
-            self.seen.refuse("reads an iterator inside a branch", _user_location(frame))
+            self.seen.refuse("reads an iterator inside a branch", user_location(frame))
         if _uses_numpy(code, frame.f_globals):
-            self.seen.refuse("uses numpy inside a branch", _user_location(frame))
+            self.seen.refuse("uses numpy inside a branch", user_location(frame))
 
     def _check_strictly(self, frame: FrameType, function: Any) -> None:
         """Changes to containers: which of them outlive the call is not known here."""
         kind = origin(frame.f_code.co_filename)
         through = frame.f_code.co_filename == contextlib.__file__
-        if kind not in ("user", "stdlib") or through or not _for_user(frame):
+        if kind not in ("user", "stdlib") or through or not for_user(frame):
             return
         owner, name = getattr(function, "__self__", None), function.__name__
         if name in _CHANGES or (
-            name in _MUTATORS and not isinstance(owner, (pd.EagerTensor, pd.Value))
+            name in MUTATORS and not isinstance(owner, (pd.EagerTensor, pd.Value))
         ):
-            self.seen.refuse(f"calls {name}() inside a branch", _user_location(frame))
+            self.seen.refuse(f"calls {name}() inside a branch", user_location(frame))
         if "numpy" in f"{type(owner).__module__}.{getattr(function, '__module__', '')}":
-            self.seen.refuse("uses numpy inside a branch", _user_location(frame))
+            self.seen.refuse("uses numpy inside a branch", user_location(frame))
 
     # -- what no op shows -------------------------------------------------------------------------
 

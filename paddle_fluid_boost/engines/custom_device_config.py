@@ -8,6 +8,7 @@ from typing import Any
 
 from ..hardware.devices import Device
 from . import _paddle as pd
+from .paddle_inference_config import run_by_new_executor
 
 #: Paddle's number for "a custom device" in a place that is written to a file.
 _CUSTOM_PLACE = 9
@@ -29,11 +30,7 @@ def make_custom_device_config(
     config = pd.paddle.inference.Config(model, params)
     config.disable_glog_info()
     config.enable_custom_device(device.kind, device.number)
-    for name in left_out:
-        config.delete_pass(name)
-    config.enable_new_ir(True)
-    config.enable_new_executor(True)
-    config.enable_memory_optim(True)
+    run_by_new_executor(config, left_out)
     return config
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from ..errors import EngineError
 from . import _paddle as pd
+from .paddle_inference_config import run_by_new_executor
 
 #: numpy's names of what a predictor may compute float32 programs in -> Paddle's.
 PRECISIONS = {"float32": "Float32", "float16": "Half", "bfloat16": "Bfloat16"}
@@ -62,9 +63,5 @@ def make_gpu_config(model: str, params: str, settings: GpuSettings) -> Any:
         raise EngineError("gpu: this build of Paddle has refused to use the GPU")
     if settings.precision != "float32":
         config.exp_disable_mixed_precision_ops({"feed", "fetch"})
-    for name in settings.left_out:
-        config.delete_pass(name)
-    config.enable_new_ir(True)
-    config.enable_new_executor(True)
-    config.enable_memory_optim(True)
+    run_by_new_executor(config, settings.left_out)
     return config

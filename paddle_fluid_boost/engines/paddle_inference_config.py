@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -44,10 +45,15 @@ def make_config(model: str, params: str, settings: PredictorSettings) -> Any:
         pd.config_method(config, "set_onednn_cache_capacity")(settings.onednn_cache_capacity)
     elif pd.has_onednn():
         pd.config_method(config, "disable_onednn")()
-    for name in settings.left_out:
+    run_by_new_executor(config, settings.left_out)
+    config.set_cpu_math_library_num_threads(settings.threads)
+    return config
+
+
+def run_by_new_executor(config: Any, left_out: Sequence[str]) -> None:
+    """Has a Config run PIR programs, but for the passes ``left_out``, with planned memory."""
+    for name in left_out:
         config.delete_pass(name)
     config.enable_new_ir(True)
     config.enable_new_executor(True)  # enable_memory_optim has no effect without it
     config.enable_memory_optim(True)
-    config.set_cpu_math_library_num_threads(settings.threads)
-    return config

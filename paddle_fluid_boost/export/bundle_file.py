@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from io import FileIO
 from typing import IO, Any, BinaryIO
 
+from ..cache.folders import digest_of_file
 from ..errors import BundleError
 from .output import atomic_folder
 from .sharing import assembled, checked_ranges, gaps, shared_ranges
@@ -58,7 +59,7 @@ def write_bundle(
     """
     shared = shared_ranges(files, weights)
     listed: dict[str, dict[str, Any]] = {
-        name: {"size": os.path.getsize(source), "sha256": _hash_file(source)}
+        name: {"size": os.path.getsize(source), "sha256": digest_of_file(source)}
         for name, source in files.items()
     }
     for name, ranges in shared.items():
@@ -88,14 +89,6 @@ def _put(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     info = zipfile.ZipInfo(name, _STAMP)
     info.compress_type = zipfile.ZIP_DEFLATED
     archive.writestr(info, content)
-
-
-def _hash_file(path: str) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def read_bundle(path: str) -> tuple[dict[str, Any], dict[str, bytes]]:
