@@ -21,7 +21,7 @@ struct VisibleKeys {
 };
 
 struct AttentionShape {
-  std::size_t batches, heads, queries, keys;
+  std::size_t batches, heads, keys;
   std::size_t depth;        // of queries and keys
   std::size_t value_depth;  // of values and the result
   float scale;

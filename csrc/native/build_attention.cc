@@ -48,7 +48,6 @@ int PlanBuilder::AttendInOneStep(int q, int k, int v, int mask, float scale, con
   const auto size = [](Dims::value_type dimension) { return static_cast<std::size_t>(dimension); };
   made.batches = size(queries[0]);
   made.heads = rank == 4 ? size(queries[1]) : 1;
-  made.queries = size(queries[rank - 2]);
   made.keys = size(keys[rank - 2]);
   made.depth = size(queries.back());
   made.value_depth = size(shape(v).back());
@@ -63,7 +62,8 @@ int PlanBuilder::AttendInOneStep(int q, int k, int v, int mask, float scale, con
     made.blocks.push_back(
         {size(block.begin), size(block.end), size(block.first_key), size(block.last_key)});
   }
-  const double products = static_cast<double>(made.batches * made.heads * made.queries * made.keys);
+  const double products = static_cast<double>(made.keys * size(ElementCount(queries))) /
+                          static_cast<double>(made.depth);
   const WorkScope work(*this, 2.0 * products * static_cast<double>(made.depth + made.value_depth));
   const int threads = step_threads_;
   const Dims memory = {static_cast<Dims::value_type>(made.work() * size(threads))};

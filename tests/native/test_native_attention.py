@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Callable
 
 import native_models as nm
@@ -12,6 +11,7 @@ import paddle.nn.functional as F
 import pytest
 
 from paddle_fluid_boost.engines.native import runtime
+from paddle_fluid_boost.hardware.probe import probe
 
 LENGTH, HEADS, DEPTH = 300, 2, 16
 
@@ -56,13 +56,9 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways to compute it, whichever the machine would take."""
     if request.param == "as products":
         monkeypatch.setattr(runtime.module().PlanBuilder, "can_attend", lambda *_: False)
-    elif not _has_avx512():
+    elif "avx512dq" not in probe().cpu.features:
         pytest.skip("attention in one step needs AVX-512")
     return str(request.param)
-
-
-def _has_avx512() -> bool:
-    return "avx512dq" in Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
 
 
 @pytest.mark.parametrize("heads_inside", [False, True])
