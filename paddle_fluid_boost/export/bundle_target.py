@@ -33,7 +33,6 @@ from .report import Artefact
 from .runtimes import run_bundle
 from .source import Captured
 from .spec import Signature
-from .structure import output_names
 from .targets import by_name, versions
 from .verify import check
 
@@ -50,7 +49,7 @@ def make_bundle(job: Job, captured: Captured, signature: Signature, cases: list[
     Raises:
         ExportError: the Paddle model in it cannot be written or is wrong, or a result differs.
     """
-    names = output_names(captured.template, len(captured.program.outputs))
+    names = captured.output_names
     path = os.path.join(job.folder, NAME)
     with tempfile.TemporaryDirectory(prefix="pfb-bundle-", dir=job.scratch) as work:
         folder, written = paddle_once(job, captured, signature, cases)

@@ -27,7 +27,6 @@ from .onnx_inspection import inspect_onnx
 from .report import aligned, size_text
 from .source import Source
 from .spec import Signature, TensorSpec
-from .structure import output_names
 
 
 @dataclass
@@ -134,7 +133,7 @@ def _graph(
         except CaptureRefused as error:
             first = first or error
             continue
-        names = output_names(captured.template, len(captured.program.outputs))
+        names = captured.output_names
         return import_program(captured.program), names
     raise ExportError(str(first))
 

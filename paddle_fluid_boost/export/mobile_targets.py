@@ -20,7 +20,6 @@ from .report import Artefact
 from .runtimes import RuntimeResult, call_child, run_in_child
 from .source import Captured
 from .spec import Signature
-from .structure import output_names
 from .targets import by_name
 from .verify import check
 
@@ -58,7 +57,7 @@ def make_mnn(job: Job, captured: Captured, signature: Signature, cases: list[Cas
         return [f"{base}.mnn"]
 
     def run(files: list[str], names: list[str]) -> RuntimeResult:
-        settings = {"outputs": output_names(captured.template, len(captured.program.outputs))}
+        settings = {"outputs": captured.output_names}
         return _run(job, "mnn", files[0], cases, names, settings=settings)
 
     return _made("mnn", job, captured, signature, cases, convert, run)

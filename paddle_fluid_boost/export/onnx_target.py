@@ -20,7 +20,6 @@ from .rewrites import rewrite_program
 from .runtimes import call_child, run_in_child
 from .source import Captured
 from .spec import Signature
-from .structure import output_names
 from .targets import by_name, version
 from .verify import Accuracy, check
 
@@ -62,7 +61,7 @@ def _make(
     missing = by_name("onnx").missing()
     if missing:
         raise ExportError(f"needs {', '.join(missing)}: {by_name('onnx').how}")
-    names = output_names(captured.template, len(captured.program.outputs))
+    names = captured.output_names
     with tempfile.TemporaryDirectory(prefix="pfb-onnx-", dir=job.scratch) as work:
         job.progress.step("onnx", "convert")
         raw, rewritten = _convert(captured, work, names, job.opset)

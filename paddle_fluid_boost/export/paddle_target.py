@@ -24,7 +24,6 @@ from .report import Artefact
 from .runtimes import RuntimeResult, run_in_child
 from .source import Captured
 from .spec import Signature
-from .structure import output_names
 from .verify import check
 
 STEM = "model"
@@ -118,7 +117,7 @@ def _baked(job: Job, captured: Captured, signature: Signature, cases: list[Case]
 def _tried(job: Job, captured: Captured, signature: Signature, cases: list[Case]) -> _Tried:
     """Writes one form and runs it in Paddle Inference, with and without oneDNN."""
     job.progress.step("paddle", "write")
-    names = output_names(captured.template, len(captured.program.outputs))
+    names = captured.output_names
     folder = tempfile.mkdtemp(prefix="paddle-", dir=job.scratch)
     model, params = write(captured, folder, names)
     job.progress.step("paddle", "verify")

@@ -17,7 +17,7 @@ from ..errors import ExportError
 from . import _paddle as pd
 from .capturing import apply, capture_call, ways
 from .spec import Signature
-from .structure import Template, describe, plain
+from .structure import Template, describe, output_names, plain
 
 #: ``(InvalidArgument) ...``, or ``ValueError: ...`` where Paddle prints a traceback of its own.
 _TELLING = re.compile(r"\(\w+\) |\w*Error: ")
@@ -30,6 +30,12 @@ class Captured:
     program: CapturedProgram
     template: Template
     way: str
+
+    @property
+    def output_names(self) -> list[str]:
+        """What the outputs are called in every format."""
+        inputs = [slot.name for slot in self.program.inputs]
+        return output_names(self.template, len(self.program.outputs), inputs)
 
 
 class Source(Protocol):

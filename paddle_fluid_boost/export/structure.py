@@ -7,7 +7,7 @@ twice gets it back twice.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..errors import ExportError
@@ -69,13 +69,23 @@ def rebuild(template: Template, outputs: Sequence[Any]) -> Any:
     raise ValueError(f"not a template: {template!r}")
 
 
-def output_names(template: Template, count: int) -> list[str]:
-    """A name for each of ``count`` outputs: the keys on its way, or ``output_0``, ..."""
+def output_names(template: Template, count: int, taken: Iterable[str] = ()) -> list[str]:
+    """A name for each of ``count`` outputs: the keys on its way, or ``output_0``, ...
+
+    Args:
+        taken: names of the inputs, as formats have one space of names for both; an output that
+            would be called like one of them has ``_output`` behind its name.
+    """
     names = [""] * count
     _name(template, "", names)
+    inputs = set(taken)
     made: list[str] = []
     for index, name in enumerate(names):
-        made.append(name if name and name not in made else f"output_{index}")
+        if not name or name in made:
+            name = f"output_{index}"
+        while name in inputs:
+            name += "_output"
+        made.append(name)
     return made
 
 

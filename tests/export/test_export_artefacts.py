@@ -48,6 +48,24 @@ def unpacked(folder):
     return made
 
 
+class NamedAsItsInput(paddle.nn.Layer):
+    """Gives back, under the name of its input, something else."""
+
+    def forward(self, image):
+        return {"image": image * 2, "image_output": image + 1}
+
+
+@needs_onnx
+@needs_native
+def test_an_output_may_have_the_name_of_an_input(tmp_path):
+    out = tmp_path / "out"
+    pfb.export(NamedAsItsInput(), str(out), to="paddle,onnx,bundle", shapes="image=batch,4")
+    x = paddle.rand([2, 4])
+    result = pfb.load(str(out / "model.pfb"))(x)
+    np.testing.assert_allclose(result["image"].numpy(), 2 * x.numpy(), rtol=1e-6)
+    np.testing.assert_allclose(result["image_output"].numpy(), x.numpy() + 1, rtol=1e-6)
+
+
 def with_manifest(bundle, path, change):
     """A copy of ``bundle`` whose manifest ``change`` has changed."""
     with zipfile.ZipFile(bundle) as archive:
